@@ -1,0 +1,58 @@
+"""Seeds that depend on what is sampled, never on when.
+
+A request's seed is a hash of (run seed, problem id, visit, tree index, node path, child index):
+equal for every arrival order, batch size and worker count, and unrelated between siblings
+(consecutive integers would collide with engines that derive the seeds of n samples as s, s+1, …).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+
+__all__ = ["TreeSeed", "derive_seed"]
+
+_MASK = (1 << 63) - 1
+
+
+def derive_seed(*key: int | str) -> int:
+    """Hash a key of integers and strings to a seed in [0, 2**63).
+
+    Every part is written with its type and length, so that ("1", 23) and ("12", 3) differ.
+    """
+    digest = blake2b(digest_size=8)
+    for part in key:
+        raw = str(part).encode()
+        digest.update(b"%c%d:" % (b"i" if isinstance(part, int) else b"s", len(raw)))
+        digest.update(raw)
+    return int.from_bytes(digest.digest(), "little") & _MASK
+
+
+class TreeSeed:
+    """The seeds of one tree: a hash state that already holds the tree's key.
+
+    Args:
+        run_seed: The run's seed.
+        problem_id: The problem's id.
+        visit: Trainer step or epoch in which the problem is visited.
+        tree_index: Which of the problem's trees of this visit.
+    """
+
+    __slots__ = ("_state",)
+
+    def __init__(self, run_seed: int, problem_id: str, visit: int = 0, tree_index: int = 0) -> None:
+        self._state = blake2b(digest_size=8)
+        raw = problem_id.encode()
+        self._state.update(b"%d,%d,%d,%d:" % (run_seed, visit, tree_index, len(raw)))
+        self._state.update(raw)
+
+    def at(self, path: Sequence[int], *draw: int) -> int:
+        """Return the seed of one draw below a node.
+
+        Args:
+            path: Child index at each depth from the root; () is the root.
+            draw: Which draw there: (round, sample) or the like.
+        """
+        state = self._state.copy()
+        state.update(repr((tuple(path), draw)).encode())
+        return int.from_bytes(state.digest(), "little") & _MASK
