@@ -1,0 +1,225 @@
+"""Run folders: nothing finished is lost, nothing half-written counts, equal runs are equal bytes."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from treerl.errors import StoreError, StoreLocked, StoreMismatch
+from treerl.problem import Problem
+from treerl.store import ProblemResult, RunFolder, RunReader
+from treerl.tree import Tree
+
+MANIFEST = {"kind": "test", "seed": 1}
+
+
+def result(index: int) -> ProblemResult:
+    tree = Tree(Problem.from_text(f"p{index}", "q\u2028 ü", "1"), (1, 2))
+    tree.add(tree.root, (3, index), (-0.1, -0.25), finish_reason="eos", text="é")
+    label = {"node": 1, "problem": index}
+    failures = [{"index": index, "reason": "slow"}] if index % 3 == 0 else []
+    return ProblemResult(index, tree, [label], [], failures, {"seconds": 0.5 * index})
+
+
+def summary(results: Any) -> dict[str, Any]:
+    return {"problems": sum(1 for _ in results)}
+
+
+def digests(folder: Path) -> dict[str, str]:
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != "volatile.jsonl")
+    return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
+
+
+def filled(path: Path, order: list[int]) -> dict[str, str]:
+    with RunFolder(path, MANIFEST) as folder:
+        for index in order:
+            folder.add(result(index))
+        folder.finish(summary)
+    return digests(path)
+
+
+@settings(max_examples=10)
+@given(order=st.permutations(range(70)))
+def test_the_order_of_arrival_leaves_no_trace(tmp_path_factory, order: list[int]) -> None:
+    base = tmp_path_factory.mktemp("runs")
+    assert filled(base / "a", order) == filled(base / "b", list(range(70)))
+
+
+def test_final_files(tmp_path) -> None:
+    files = filled(tmp_path / "run", [2, 0, 1, 65])
+    assert sorted(files) == [
+        "conflicts.jsonl",
+        "failures.jsonl",
+        "labels/part-00000.jsonl",
+        "labels/part-00001.jsonl",
+        "manifest.json",
+        "summary.json",
+        "trees/part-00000.parquet",
+        "trees/part-00001.parquet",
+    ]
+    reader = RunReader(tmp_path / "run")
+    assert [t.problem.id for t in reader.trees()] == ["p0", "p1", "p2", "p65"]
+    assert [x["problem"] for x in reader.labels()] == [0, 1, 2, 65]
+    assert [x["index"] for x in reader.failures()] == [0]
+    assert reader.summary() == {"problems": 4}
+
+
+def test_an_interrupted_run_can_be_read_and_continued(tmp_path) -> None:
+    path = tmp_path / "run"
+    with RunFolder(path, MANIFEST) as folder:
+        folder.add(result(1))
+    assert [t.problem.id for t in RunReader(path).trees()] == ["p1"]
+    with RunFolder(path, MANIFEST) as folder:
+        assert folder.done == {1}
+        folder.add(result(0))
+        folder.finish(summary)
+    assert digests(path) == filled(tmp_path / "straight", [0, 1])
+
+
+@pytest.mark.parametrize("cut", [1, 20, 400])
+def test_a_torn_last_line_is_cut_off_and_only_it(tmp_path, cut: int) -> None:
+    path = tmp_path / "run"
+    with RunFolder(path, MANIFEST) as folder:
+        folder.add(result(0))
+        folder.add(result(1))
+    journal = path / "journal.jsonl"
+    journal.write_bytes(journal.read_bytes()[:-cut])
+    assert [t.problem.id for t in RunReader(path).trees()] == ["p0"]
+    with RunFolder(path, MANIFEST) as folder:
+        assert folder.done == {0}
+        folder.add(result(1))
+        folder.finish(summary)
+    assert digests(path) == filled(tmp_path / "straight", [0, 1])
+
+
+def test_finish_may_be_killed_anywhere_and_repeated(tmp_path, monkeypatch) -> None:
+    want = filled(tmp_path / "straight", [0, 1, 70])
+    for fatal in range(8):  # the n-th rename of finish() is the last thing the process does
+        path = tmp_path / f"run{fatal}"
+        with RunFolder(path, MANIFEST) as folder:
+            for index in (70, 0, 1):
+                folder.add(result(index))
+            renames = 0
+            real = Path.replace
+
+            def replace(self: Path, target: Path, fatal: int = fatal, real=real) -> Path:
+                nonlocal renames
+                if renames == fatal:
+                    raise KeyboardInterrupt
+                renames += 1
+                return real(self, target)
+
+            with monkeypatch.context() as patch:
+                patch.setattr(Path, "replace", replace)
+                with pytest.raises(KeyboardInterrupt):
+                    folder.finish(summary)
+        with RunFolder(path, MANIFEST) as folder:
+            folder.finish(summary)
+        assert digests(path) == want
+
+
+def test_a_finished_run_stays_as_it_is(tmp_path) -> None:
+    before = filled(tmp_path / "run", [0, 1])
+    with RunFolder(tmp_path / "run", MANIFEST) as folder:
+        assert folder.finished
+        folder.finish(summary)
+    assert digests(tmp_path / "run") == before
+
+
+def test_another_run_is_refused_and_the_difference_named(tmp_path) -> None:
+    filled(tmp_path / "run", [0])
+    with pytest.raises(StoreMismatch, match="'seed' is 1 there and 2 now"):
+        RunFolder(tmp_path / "run", {"kind": "test", "seed": 2})
+    RunFolder(tmp_path / "run", MANIFEST).close()  # the refusal left no lock
+
+
+def test_another_schema_is_refused(tmp_path) -> None:
+    filled(tmp_path / "run", [0])
+    manifest = tmp_path / "run" / "manifest.json"
+    manifest.write_text(json.dumps({**MANIFEST, "schema": "treerl.run/99"}))
+    with pytest.raises(StoreMismatch, match="treerl.run/99"):
+        RunFolder(tmp_path / "run", MANIFEST)
+    with pytest.raises(StoreMismatch, match="treerl.run/99"):
+        RunReader(tmp_path / "run")
+
+
+def test_a_folder_of_something_else_is_refused_and_left_alone(tmp_path) -> None:
+    (tmp_path / "thesis.tex").write_text("x")
+    with pytest.raises(StoreMismatch, match=r"thesis\.tex"):
+        RunFolder(tmp_path, MANIFEST)
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+HOLD = """
+import sys
+from treerl.store import RunFolder
+with RunFolder(sys.argv[1], {"kind": "test", "seed": 1}):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def holder_of(path: Path) -> subprocess.Popen[str]:
+    """Start a process that holds a run folder until its standard input closes."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def test_a_locked_folder_names_its_holder(tmp_path) -> None:
+    with holder_of(tmp_path / "run") as holder:
+        with pytest.raises(StoreLocked, match=f"being written by process {holder.pid}"):
+            RunFolder(tmp_path / "run", MANIFEST)
+        holder.communicate("")
+    RunFolder(tmp_path / "run", MANIFEST).close()
+
+
+def test_a_killed_process_leaves_no_lock(tmp_path) -> None:
+    with holder_of(tmp_path / "run") as holder:
+        holder.kill()
+    RunFolder(tmp_path / "run", MANIFEST).close()
+
+
+def test_a_full_disk_loses_nothing_and_says_what_to_do(tmp_path, monkeypatch) -> None:
+    path = tmp_path / "run"
+    with RunFolder(path, MANIFEST) as folder:
+        folder.add(result(0))
+        with monkeypatch.context() as patch:
+            full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            patch.setattr(os, "fsync", lambda fd: (_ for _ in ()).throw(full))
+            with pytest.raises(StoreError, match="no space left.*1 finished problems are safe"):
+                folder.add(result(1))
+        assert folder.done == {0}
+        folder.add(result(1))  # space again: the torn line is gone
+        folder.finish(summary)
+    assert digests(path) == filled(tmp_path / "straight", [0, 1])
+
+
+def test_a_problem_is_added_once(tmp_path) -> None:
+    with RunFolder(tmp_path / "run", MANIFEST) as folder:
+        folder.add(result(0))
+        with pytest.raises(ValueError, match="problem 0 was added before"):
+            folder.add(result(0))
+
+
+def test_no_run_folder_is_one_clear_error(tmp_path) -> None:
+    with pytest.raises(StoreError, match="is no run folder"):
+        RunReader(tmp_path)
+    with pytest.raises(StoreError, match="does not exist"):
+        RunReader(tmp_path / "nowhere")
