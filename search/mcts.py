@@ -1,0 +1,330 @@
+"""Monte-Carlo tree search on reasoning steps.
+
+One simulation selects a node from the root down, gives it children where it was visited before,
+rolls out to the end from one node, and backs the rollout's value up. Three choices set it apart
+from the published searches (groundedprm.md §1.2, §6.1):
+
+* **Nothing is thrown away.** A rollout is one request to the end; its steps become nodes like any
+  others, and later expansions count them among their children. Duplicates are folded into the kept
+  node's multiplicity.
+* **No gold answer in the tree's shape.** A path ends where the policy ends it (an end token, a
+  final-answer line) or a cap does; the gold answer only scores leaves.
+* **Waves.** Simulations run in fixed waves: all are selected with virtual loss, all are awaited,
+  then their nodes enter the tree and their values are backed up in creation order. The tree is a
+  function of the completions, whatever order they arrive in.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from treerl.engines.base import Request, Tokenizer
+from treerl.problem import Problem
+from treerl.search.backup import back_up, back_up_counts
+from treerl.search.growth import Answer, JudgeRequest
+from treerl.search.rollout_reward import RolloutReward
+from treerl.search.sampling import Draw, SampleTree, Sampling
+from treerl.search.selection import puct
+from treerl.tree import Node, RunInfo, Tree
+from treerl.verdict import Verdict
+
+__all__ = ["MCTS", "MCTSConfig"]
+
+_VOTE = {Verdict.SUPPORTED: 1, Verdict.REFUTED: -1, Verdict.UNVERIFIABLE: 0}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MCTSConfig:
+    """How to search.
+
+    Attributes:
+        simulations: Simulations a tree.
+        wave: Simulations that are in flight together; part of the result, like a batch size.
+        children: Samples that make a node expanded; rollouts through it count among them.
+        expand_after: Visits before a node is expanded: 1 rolls out first, 0 expands at once.
+        max_steps: Nodes at this depth are rolled out from, but not expanded.
+        selection: "uct" on Q, or "puct" with the multiplicity share as prior.
+        exploration: c of UCT, in units of the value.
+        rollout_reward: The value of a rollout.
+        discount: γ: an ancestor d levels above the rollout's start gets γ^d of its value.
+        right_above: A reward above it is a right answer.
+        sampling: How the policy is sampled.
+    """
+
+    simulations: int = 32
+    wave: int = 4
+    children: int = 3
+    expand_after: int = 1
+    max_steps: int = 32
+    selection: Literal["uct", "puct"] = "uct"
+    exploration: float = 1.414
+    rollout_reward: RolloutReward = field(
+        default_factory=lambda: RolloutReward(normalise=True, include_own_verdict=True)
+    )
+    discount: float = 0.9
+    right_above: float = 0.5
+    sampling: Sampling = field(default_factory=Sampling)
+
+    def __post_init__(self) -> None:
+        for name in ("simulations", "wave", "children", "max_steps"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"MCTSConfig.{name} must be at least 1, got {getattr(self, name)}")
+        if self.expand_after < 0:
+            raise ValueError(f"MCTSConfig.expand_after must be >= 0, got {self.expand_after}")
+        if not 0.0 < self.discount <= 1.0:
+            raise ValueError(f"MCTSConfig.discount must be in (0, 1], got {self.discount}")
+        if self.sampling.temperature == 0 and self.children > 1:
+            raise ValueError(
+                "at temperature 0 all children are the same; set temperature > 0 or children = 1"
+            )
+
+
+class _Simulation:
+    """One simulation of a wave.
+
+    ``start`` is the node whose value it estimates: the selected node, or the child it took after
+    that node's expansion. ``chain`` are the rollout's nodes below it, the last one a leaf.
+    """
+
+    __slots__ = ("chain", "draw", "selected", "start")
+
+    def __init__(self, selected: Node) -> None:
+        self.selected = selected
+        self.start: Node | None = None
+        self.draw: Draw | None = None
+        self.chain: list[Node] = []
+
+
+class MCTS:
+    """The search of one problem, as a :class:`~treerl.search.growth.Growth`.
+
+    Args:
+        problem: What to solve.
+        tokenizer: The engine's.
+        config: How to search.
+        run: Where seeds come from.
+        system: System prompt, unless the problem has its own.
+        template_options: Passed to the chat template.
+        max_context: The engine's context in tokens; None is unbounded.
+        tree: A tree of an earlier search to go on from. Where its number of simulations is a
+            multiple of ``wave``, the result equals that of one longer search.
+
+    Raises:
+        PromptTooLong: The prompt leaves no room in the context.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        tokenizer: Tokenizer,
+        config: MCTSConfig | None = None,
+        *,
+        run: RunInfo | None = None,
+        system: str | None = None,
+        template_options: dict[str, Any] | None = None,
+        max_context: int | None = None,
+        tree: Tree | None = None,
+    ) -> None:
+        self.config = config or MCTSConfig()
+        self._samples = SampleTree(
+            problem,
+            tokenizer,
+            self.config.sampling,
+            run=run or RunInfo(sampler="mcts"),
+            system=system,
+            template_options=template_options,
+            max_context=max_context,
+            tree=tree,
+        )
+        self.tree = self._samples.tree
+        self._closed: set[int] = set()  # nodes below which nothing is left to explore
+        for node in reversed(self.tree.nodes):
+            self._close(node)
+        self._stage: Literal["expand", "roll", "judge"] = "judge"
+        self._wave: list[_Simulation] = []
+        self._expansions: dict[int, list[Draw]] = {}
+        self._virtual: dict[int, int] = {}  # simulations of the wave through a node
+        self._start_wave()
+        self._advance()
+
+    @property
+    def done(self) -> bool:
+        """True once all simulations are backed up, or nothing is left to explore."""
+        return not self._wave
+
+    def ready(self) -> list[Request | JudgeRequest]:
+        """Return the requests that can go out now."""
+        return self._samples.ready()
+
+    def tell(self, request_id: str, answer: Answer) -> None:
+        """Take the answer to one request."""
+        self._samples.tell(request_id, answer)
+        self._advance()
+
+    def _advance(self) -> None:
+        """Pass every stage whose requests are all answered."""
+        while self._wave and not self._samples.generating:
+            if self._stage == "expand":
+                self._enter_children()
+                self._stage = "roll"
+            elif self._stage == "roll":
+                self._enter_rollouts()
+                self._stage = "judge"
+            elif self._samples.judging:
+                return
+            else:
+                self._back_up_wave()
+                self._start_wave()
+
+    # -- select ---------------------------------------------------------------------------------
+
+    def _start_wave(self) -> None:
+        self._wave, self._expansions, self._virtual = [], {}, {}
+        self._stage = "expand"
+        left = self.config.simulations - self.tree.root.visits - self._failed()
+        for _ in range(min(self.config.wave, left)):
+            if self.tree.root.index in self._closed:
+                break
+            simulation = _Simulation(self._select())
+            self._wave.append(simulation)
+            node = simulation.selected
+            if node.index not in self._expansions:
+                visits = node.visits + self._virtual.get(node.index, 0)
+                free = self.config.children - node.draws - self._samples.reserved(node)
+                if visits >= self.config.expand_after and free > 0 and self._may_expand(node):
+                    self._expansions[node.index] = self._samples.draw(node, free, rollout=False)
+                else:
+                    self._roll_out(simulation, node)
+            self._mark(node)
+
+    def _may_expand(self, node: Node) -> bool:
+        return node.depth < self.config.max_steps
+
+    def _select(self) -> Node:
+        """Walk down to the first node that is not expanded, or is being expanded by this wave."""
+        node = self.tree.root
+        while node.draws >= self.config.children:
+            best = self._best_child(node)
+            if best is None:
+                break
+            node = best
+        return node
+
+    def _best_child(self, node: Node) -> Node | None:
+        """Return the open child of the highest score; ties go to the older one."""
+        closed, virtual = self._closed, self._virtual
+        use_puct, exploration = self.config.selection == "puct", self.config.exploration
+        parent_visits = node.visits + virtual.get(node.index, 0)
+        log_n = math.log(parent_visits) if parent_visits else 0.0
+        best, best_score = None, -math.inf
+        for child in node.children:
+            index = child.index
+            if index in closed:
+                continue
+            # Virtual loss: a simulation in flight counts as one of value -1.
+            lost = virtual.get(index, 0)
+            visits = child.visits + lost
+            if use_puct:
+                q = (child.value_sum - lost) / visits if visits else child.prior
+                score = puct(q, child.multiplicity / node.draws, visits, parent_visits)
+            elif visits == 0:
+                return child
+            else:
+                # uct(), written out: this line runs for every child of every node on the way down.
+                score = (child.value_sum - lost) / visits
+                score += exploration * math.sqrt(log_n / visits)
+            if score > best_score:
+                best, best_score = child, score
+        return best
+
+    def _mark(self, node: Node) -> None:
+        current: Node | None = node
+        while current is not None:
+            self._virtual[current.index] = self._virtual.get(current.index, 0) + 1
+            current = current.parent
+
+    # -- expand and roll out --------------------------------------------------------------------
+
+    def _roll_out(self, simulation: _Simulation, node: Node) -> None:
+        simulation.start = node
+        (simulation.draw,) = self._samples.draw(node, rollout=True)
+
+    def _enter_children(self) -> None:
+        """Make the children of all expansions, then start the rollouts below them."""
+        for draws in self._expansions.values():
+            for draw in draws:
+                self._enter(draw)
+        for simulation in self._wave:
+            if simulation.start is None:
+                child = self._best_child(simulation.selected) or self._last_leaf(simulation)
+                if child is None:
+                    continue
+                self._virtual[child.index] = self._virtual.get(child.index, 0) + 1
+                simulation.start = child
+                if not child.is_leaf:
+                    self._roll_out(simulation, child)
+
+    def _last_leaf(self, simulation: _Simulation) -> Node | None:
+        """Return the youngest child whose path ended: a finished sample needs no rollout."""
+        children = reversed(simulation.selected.children)
+        return next((child for child in children if child.is_leaf), None)
+
+    def _enter_rollouts(self) -> None:
+        for simulation in self._wave:
+            if simulation.draw is not None:
+                simulation.chain = self._enter(simulation.draw)
+
+    def _enter(self, draw: Draw) -> list[Node]:
+        chain = self._samples.enter(draw)
+        # A failed request made a node too, the youngest child; it is closed like a leaf.
+        self._close(chain[-1] if chain else draw.node.children[-1])
+        return chain
+
+    def _close(self, node: Node) -> None:
+        """Note an ended path, and ancestors whose children are all closed, as explored."""
+        current: Node | None = node
+        while current is not None:
+            if current.finish_reason is None and (
+                current.draws < self.config.children
+                or any(child.index not in self._closed for child in current.children)
+            ):
+                return
+            self._closed.add(current.index)
+            current = current.parent
+
+    # -- back up --------------------------------------------------------------------------------
+
+    def _back_up_wave(self) -> None:
+        for leaf in self._samples.samples:
+            if leaf.reward is not None:
+                back_up_counts(leaf, leaf.reward > self.config.right_above)
+        self._samples.samples.clear()
+        for simulation in self._wave:
+            if not self._back_up(simulation):
+                root = self.tree.root
+                root.meta = {**(root.meta or {}), "failed_simulations": self._failed() + 1}
+
+    def _back_up(self, simulation: _Simulation) -> bool:
+        """Back up one simulation; False if its requests failed."""
+        if simulation.start is None:
+            return False
+        nodes = [simulation.start, *simulation.chain]
+        leaf = nodes[-1]
+        if not leaf.is_leaf or leaf.finish_reason == "aborted":
+            return False
+        outcome = 0
+        if leaf.reward is not None:
+            outcome = 1 if leaf.reward > self.config.right_above else -1
+        votes = [0 if node.verdict is None else _VOTE[node.verdict.verdict] for node in nodes]
+        rule = self.config.rollout_reward
+        # A node of the chain is worth what the rest of the rollout is worth from there.
+        values = [rule(votes[i + 1 : -1], outcome, votes[i]) for i in range(len(nodes))]
+        back_up(nodes, values, self.config.discount)
+        return True
+
+    def _failed(self) -> int:
+        """Count the simulations that failed; kept in the tree, so that a search can go on."""
+        meta = self.tree.root.meta or {}
+        return int(meta.get("failed_simulations", 0))
