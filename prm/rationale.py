@@ -1,0 +1,57 @@
+"""Rationales: the evidence in words, for generative process reward models.
+
+Written from the evidence by template, so a rationale never contradicts its label and never says
+more than a tool or a count has shown.
+"""
+
+from __future__ import annotations
+
+from treerl.prm.fuse import Evidence
+from treerl.verdict import ClaimVerdict, StepVerdict, Verdict
+
+__all__ = ["RIGHT", "WRONG", "write_rationale"]
+
+RIGHT, WRONG = "Right", "Wrong"
+"""The only two verdict words, in training, evaluation and search alike."""
+
+
+def write_rationale(label: int | None, evidence: Evidence, verdict: StepVerdict | None) -> str:
+    """Say why a step has its label; for an unlabelled step, what is known about it."""
+    refuted = _claims(verdict, Verdict.REFUTED)
+    supported = _claims(verdict, Verdict.SUPPORTED)
+    counts = _counts(evidence)
+    if label == 0:
+        parts = [f"{_refutation(claim)}." for claim in refuted]
+        if evidence.correct == 0:
+            parts += counts
+        return " ".join([*parts, "The step is wrong."])
+    if label == 1:
+        parts = [f"The calculation {_quote(claim)} holds." for claim in supported]
+        return " ".join([*parts, *counts, "The step is right."])
+    parts = [f"{_refutation(claim)}." for claim in refuted]
+    parts += [f"The calculation {_quote(claim)} holds." for claim in supported]
+    return " ".join([*parts, *counts, "That is not enough to tell."])
+
+
+def _claims(verdict: StepVerdict | None, word: Verdict) -> list[ClaimVerdict]:
+    return [c for c in verdict.claims if c.verdict is word] if verdict is not None else []
+
+
+def _quote(claim: ClaimVerdict) -> str:
+    return f"“{' '.join(claim.claim.text.split())}”"
+
+
+def _refutation(claim: ClaimVerdict) -> str:
+    reading = f": {claim.reading}" if claim.reading else ""
+    return f"{_quote(claim)} is false{reading}"
+
+
+def _counts(evidence: Evidence) -> list[str]:
+    c, n = evidence.correct, evidence.total
+    if n == 0:
+        return []
+    if evidence.terminal:
+        return [f"The final answer is {'right' if c else 'wrong'}."]
+    if c == 0:
+        return [f"None of {n} continuations reaches the right answer."]
+    return [f"{c} of {n} continuations reach the right answer."]
