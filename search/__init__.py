@@ -1,7 +1,36 @@
-"""Placeholder."""
+"""Tree search: algorithms without I/O, and the drivers that feed them."""
 
 if not __name__.startswith("treerl."):
     raise ImportError(
         "this folder is the package treerl.search; import it as `import treerl.search` "
         "(the root of the checkout is on sys.path: run Python from elsewhere, or with -P)"
     )
+
+from treerl.search.growth import (
+    Growth,
+    Judgement,
+    JudgeRequest,
+    Judges,
+    run,
+    run_coroutine,
+    run_steps,
+    run_sync,
+)
+from treerl.search.mcts import MCTS, MCTSConfig
+from treerl.search.rollout_reward import RolloutReward
+from treerl.search.sampling import Sampling
+
+__all__ = [
+    "MCTS",
+    "Growth",
+    "JudgeRequest",
+    "Judgement",
+    "Judges",
+    "MCTSConfig",
+    "RolloutReward",
+    "Sampling",
+    "run",
+    "run_coroutine",
+    "run_steps",
+    "run_sync",
+]

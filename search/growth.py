@@ -30,6 +30,7 @@ __all__ = [
     "Judgement",
     "Judges",
     "run",
+    "run_coroutine",
     "run_steps",
     "run_sync",
 ]
@@ -107,6 +108,13 @@ class Judges:
     reward: Reward | None = None
     verifier: JudgeStep | None = None
     scorer: StepScorer | None = None
+
+    def is_async(self, request: JudgeRequest) -> bool:
+        """True where the judge runs on the event loop and needs no thread."""
+        call = getattr(self.reward, "__call__", None)  # noqa: B004  (a callable object's method)
+        return request.role == "reward" and (
+            inspect.iscoroutinefunction(self.reward) or inspect.iscoroutinefunction(call)
+        )
 
     def answer(self, request: JudgeRequest) -> Judgement | Coroutine[Any, Any, Judgement]:
         """Ask the judge; an async reward yields a coroutine. Never raises for a judge's error."""
@@ -191,7 +199,10 @@ async def run(
             attempt += 1
 
     async def judge(request: JudgeRequest) -> Answer:
-        answer = await loop.run_in_executor(pool, judges.answer, request)
+        if judges.is_async(request):
+            answer = judges.answer(request)
+        else:
+            answer = await loop.run_in_executor(pool, judges.answer, request)
         return answer if isinstance(answer, Judgement) else await answer
 
     async def ask(growth: Growth, request: Request | JudgeRequest) -> None:
@@ -219,6 +230,7 @@ async def run(
                         break
                     open_requests[id(growth)] = 0
                     send(growth)
+                    _check_progress(growth, open_requests[id(growth)])
                     if growth.done:
                         del open_requests[id(growth)]
                         yield growth
@@ -344,6 +356,7 @@ def run_steps(
                     break
                 open_requests[id(growth)] = 0
                 send(growth)
+                _check_progress(growth, open_requests[id(growth)])
                 if growth.done:
                     del open_requests[id(growth)]
                     yield growth

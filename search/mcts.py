@@ -141,7 +141,7 @@ class MCTS:
         self.tree = self._samples.tree
         self._closed: set[int] = set()  # nodes below which nothing is left to explore
         for node in reversed(self.tree.nodes):
-            self._close(node)
+            self._update_closed(node)
         self._stage: Literal["expand", "roll", "judge"] = "judge"
         self._wave: list[_Simulation] = []
         self._expansions: dict[int, list[Draw]] = {}
@@ -278,21 +278,31 @@ class MCTS:
 
     def _enter(self, draw: Draw) -> list[Node]:
         chain = self._samples.enter(draw)
-        # A failed request made a node too, the youngest child; it is closed like a leaf.
-        self._close(chain[-1] if chain else draw.node.children[-1])
+        # A failed request made a node too, the youngest child.
+        for node in reversed(chain or draw.node.children[-1:]):
+            self._update_closed(node)
+        # Above the sample's start, only a change can change anything.
+        current: Node | None = draw.node
+        while current is not None and self._update_closed(current):
+            current = current.parent
         return chain
 
-    def _close(self, node: Node) -> None:
-        """Note an ended path, and ancestors whose children are all closed, as explored."""
-        current: Node | None = node
-        while current is not None:
-            if current.finish_reason is None and (
-                current.draws < self.config.children
-                or any(child.index not in self._closed for child in current.children)
-            ):
-                return
-            self._closed.add(current.index)
-            current = current.parent
+    def _update_closed(self, node: Node) -> bool:
+        """Note whether anything is left to explore at or below a node; say if that changed.
+
+        A closed node opens again where a rollout from above adds a new branch below it.
+        """
+        closed = node.finish_reason is not None or (
+            node.draws >= self.config.children
+            and all(child.index in self._closed for child in node.children)
+        )
+        if closed == (node.index in self._closed):
+            return False
+        if closed:
+            self._closed.add(node.index)
+        else:
+            self._closed.discard(node.index)
+        return True
 
     # -- back up --------------------------------------------------------------------------------
 

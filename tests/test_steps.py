@@ -110,7 +110,7 @@ def test_ends_are_monotone_and_complete(pieces: list[bytes]) -> None:
 
 @given(st.text(alphabet="ab\né", max_size=40), st.sampled_from(["\n", "\n\n"]))
 def test_cutting_a_rest_gives_the_same_steps_as_cutting_the_whole(text: str, delim: str) -> None:
-    """Stopping at each step end and going on, as a search does, must agree with one long rollout."""
+    """Stopping at each step end and going on, as a search does, agrees with one long rollout."""
     tokenizer, steps = ByteTokenizer(), PlainSteps(delim)
     ids = tokenizer.encode(text)
     whole = steps.split(tokenizer, ids)

@@ -1,4 +1,4 @@
-"""Run folders: nothing finished is lost, nothing half-written counts, equal runs are equal bytes."""
+"""Run folders: nothing finished is lost, nothing torn counts, equal runs are equal bytes."""
 
 from __future__ import annotations
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SCHEMA",
+    "read_single_tree",
     "read_trees",
     "replace_file",
     "tree_from_record",

@@ -1,0 +1,143 @@
+"""The labelling run: whole, resumable, the same bytes whatever happened on the way."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from worlds import dice_policy, ends_in_one, problems, small_search
+
+from treerl.engines.scripted import ScriptedEngine, jitter
+from treerl.errors import ConfigError, EngineDied, StoreMismatch
+from treerl.prm.label import StepLabel
+from treerl.prm.pipeline import Labeler
+from treerl.problem import Problem
+from treerl.store import RunReader
+
+LABELER = Labeler(reward=ends_in_one, search=small_search())
+
+
+def digests(folder: Path) -> dict[str, str]:
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != "volatile.jsonl")
+    return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
+
+
+def label(out: Path, n: int = 6, **engine: object) -> dict[str, str]:
+    LABELER.run(problems(n), ScriptedEngine(dice_policy, **engine), out)
+    return digests(out)
+
+
+def test_the_summary_counts_what_the_folder_holds(tmp_path) -> None:
+    seen = []
+    summary = LABELER.run(
+        problems(6), ScriptedEngine(dice_policy), tmp_path / "run", on_result=seen.append
+    )
+    reader = RunReader(tmp_path / "run")
+    trees = list(reader.trees())
+    labels = [StepLabel.from_json(x) for x in reader.labels()]
+    assert summary == reader.summary()
+    assert summary["problems"] == len(trees) == len(seen) == 6
+    assert summary["nodes"] == sum(map(len, trees))
+    assert summary["labels"]["right"] == sum(x.label == 1 for x in labels)
+    assert summary["labels"]["wrong"] == sum(x.label == 0 for x in labels)
+    assert sum(summary["labels"].values()) == len(labels)
+    ledger = summary["ledger"]
+    assert ledger["generated"] == sum(t.kept_tokens() for t in trees) + ledger["discarded"]
+    assert summary["rollouts"] == sum(t.root.total for t in trees) > 0
+
+
+def test_arrival_order_and_concurrency_leave_no_trace(tmp_path) -> None:
+    want = label(tmp_path / "a")
+    assert label(tmp_path / "b", latency=jitter(0.1, 9.0), max_concurrency=2) == want
+
+
+def test_a_dead_engine_leaves_a_folder_to_go_on_with(tmp_path) -> None:
+    want = label(tmp_path / "straight")
+    with pytest.raises(EngineDied):
+        label(tmp_path / "run", dies_after=90, latency=jitter(0.1, 3.0))
+    assert not RunReader(tmp_path / "run").finished
+    assert label(tmp_path / "run") == want
+
+
+def test_failures_are_records_and_problems_are_not_lost(tmp_path) -> None:
+    engine = ScriptedEngine(dice_policy, faults=0.3, fault_retryable=False)
+    summary = LABELER.run(problems(8), engine, tmp_path / "run")
+    failures = list(RunReader(tmp_path / "run").failures())
+    assert summary["problems"] == 8
+    assert summary["failures"] == len(failures) == summary["ledger"]["failed_requests"] > 0
+    assert all(f["reason"] and f["problem_id"] and "node" in f for f in failures)
+
+
+def test_a_prompt_without_room_is_a_record_and_the_run_goes_on(tmp_path) -> None:
+    long = Problem.from_text("long", "Roll. " * 200, "1")
+    engine = ScriptedEngine(dice_policy, max_context=300)
+    summary = LABELER.run([*problems(2), long], engine, tmp_path / "run")
+    (failure,) = RunReader(tmp_path / "run").failures()
+    assert failure["problem_id"] == "long"
+    assert "context 300" in failure["reason"]
+    assert summary["problems"] == 3
+    assert summary["failures"] == 1
+
+
+def test_duplicate_ids_are_refused_before_anything_is_written(tmp_path) -> None:
+    with pytest.raises(ConfigError, match="two problems have the id 'p0'"):
+        LABELER.run(problems(1) * 2, ScriptedEngine(dice_policy), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_another_configuration_or_other_problems_are_refused(tmp_path) -> None:
+    label(tmp_path / "run")
+    other = Labeler(reward=ends_in_one, search=small_search(), seed=1)
+    with pytest.raises(StoreMismatch, match="'seed' is 0 there and 1 now"):
+        other.run(problems(6), ScriptedEngine(dice_policy), tmp_path / "run")
+    with pytest.raises(StoreMismatch, match="'problems'"):
+        LABELER.run(problems(7), ScriptedEngine(dice_policy), tmp_path / "run")
+
+
+def test_the_manifest_holds_every_parameter(tmp_path) -> None:
+    label(tmp_path / "run")
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    assert manifest["search"]["simulations"] == 12
+    assert manifest["search"]["sampling"]["steps"] == {"format": "plain", "delimiter": "\n"}
+    assert manifest["fusion"] == {"rule": "groundedprm", "n_min": 4}
+    assert manifest["engine"] == {"engine": "scripted"}
+    assert manifest["reward"] == "worlds:ends_in_one"
+
+
+KILLED = """
+import sys
+from worlds import dice_policy, ends_in_one, problems, small_search
+from treerl.engines.scripted import ScriptedEngine
+from treerl.prm.pipeline import Labeler
+import time
+labeler = Labeler(reward=ends_in_one, search=small_search(), active=4)
+print("go", flush=True)
+labeler.run(problems(60), ScriptedEngine(dice_policy), sys.argv[1])
+"""
+
+
+def test_kill_9_at_random_moments_loses_and_doubles_nothing(tmp_path) -> None:
+    want = label(tmp_path / "straight", 60)
+    rng = random.Random(0)
+    support = str(Path(__file__).parents[1] / "support")
+    run = tmp_path / "run"
+    for _ in range(4):
+        process = subprocess.Popen(
+            [sys.executable, "-c", KILLED, str(run)],
+            env={"PYTHONPATH": support, "PATH": "/usr/bin:/bin"},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == "go\n"
+        time.sleep(rng.uniform(0.0, 0.4))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    assert label(run, 60) == want
