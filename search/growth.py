@@ -14,7 +14,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from treerl.engines.base import Completion, Engine, Request, StepEngine
 from treerl.errors import EngineDied, EngineError
@@ -38,8 +38,7 @@ __all__ = [
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class JudgeRequest:
+class JudgeRequest(NamedTuple):
     """A question about text: a leaf for a reward, a prefix for a verifier or a scorer.
 
     Attributes:
@@ -59,8 +58,7 @@ class JudgeRequest:
     leaf: Leaf | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(NamedTuple):
     """The answer to a :class:`JudgeRequest`; the field of its role is set.
 
     Attributes:

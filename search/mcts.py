@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from math import sqrt
 from typing import Any, Literal
 
 from treerl.engines.base import Request, Tokenizer
@@ -223,18 +224,20 @@ class MCTS:
             index = child.index
             if index in closed:
                 continue
-            # Virtual loss: a simulation in flight counts as one of value -1.
-            lost = virtual.get(index, 0)
-            visits = child.visits + lost
+            visits, value_sum = child.visits, child.value_sum
+            if virtual:
+                # Virtual loss: a simulation in flight counts as one of value -1.
+                lost = virtual.get(index, 0)
+                visits += lost
+                value_sum -= lost
             if use_puct:
-                q = (child.value_sum - lost) / visits if visits else child.prior
+                q = value_sum / visits if visits else child.prior
                 score = puct(q, child.multiplicity / node.draws, visits, parent_visits)
             elif visits == 0:
                 return child
             else:
                 # uct(), written out: this line runs for every child of every node on the way down.
-                score = (child.value_sum - lost) / visits
-                score += exploration * math.sqrt(log_n / visits)
+                score = value_sum / visits + exploration * sqrt(log_n / visits)
             if score > best_score:
                 best, best_score = child, score
         return best

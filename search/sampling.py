@@ -7,6 +7,7 @@ samples to take is the business of the algorithms built on it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -152,6 +153,9 @@ class SampleTree:
                 f"problem '{problem.id}': the prompt has {len(tree.prompt_ids)} tokens and the "
                 f"context {max_context}; shorten the prompt or take a model with a longer context"
             )
+        # Looked up once, not for every sample.
+        self._delimiters = sampling.steps.stop
+        self._step_stop = sampling.stop + sampling.steps.stop
         info = tree.run
         self._tree_id = f"{problem.id}/{info.visit}/{info.tree_index}"
         self._seed = TreeSeed(info.seed, problem.id, info.visit, info.tree_index)
@@ -189,7 +193,8 @@ class SampleTree:
 
     def draw(self, node: Node, count: int = 1, *, rollout: bool) -> list[Draw]:
         """Start samples below a node."""
-        path_ids, path = self.tree.path_ids(node), self.tree.child_indices(node)
+        path_ids = self.tree.path_ids(node)
+        seed_of = self._seed.below(self.tree.child_indices(node))
         prompt = self.tree.prompt_ids + path_ids
         room = self._budget - len(path_ids)
         context = self.sampling.steps.context(self._tokenizer, path_ids)
@@ -197,10 +202,35 @@ class SampleTree:
         self._reserved[node.index] = self.reserved(node) + count
         draws = []
         for index in range(first, first + count):
-            draw = Draw(node, index, self._seed.at(path, index), room, context, rollout=rollout)
-            self._request(draw, prompt, room, draw.seed)
+            draw = Draw(node, index, seed_of(index), room, context, rollout=rollout)
+            if room > 0:
+                self._request(draw, prompt, room, draw.seed)
+            else:
+                draw.error = EngineError(f"the path fills its budget of {self._budget} tokens")
             draws.append(draw)
         return draws
+
+    def give(self, steps: Sequence[str]) -> list[Node]:
+        """Put a solution that somebody else wrote into the tree, a node a step.
+
+        Each step is tokenised once, with its delimiter, and never again. The last one ends the
+        path: nothing is generated behind a whole solution.
+        """
+        node, nodes = self.tree.root, []
+        for i, step in enumerate(steps):
+            last = i == len(steps) - 1
+            ids = tuple(self._tokenizer.encode(step + ("" if last else self._delimiters[0])))
+            same = (c for c in node.children if c.token_ids == ids and c.is_leaf == last)
+            found = next(same, None)
+            if found is None:
+                finish: NodeFinish | None = "stop" if last else None
+                found = self.tree.add(
+                    node, ids, kind="given", finish_reason=finish, text=step.strip()
+                )
+                self._judge(found)
+            node = found
+            nodes.append(node)
+        return nodes
 
     def enter(self, draw: Draw) -> list[Node]:
         """Put a finished sample into the tree.
@@ -219,17 +249,17 @@ class SampleTree:
             failed.multiplicity = 0
             return []
         last = draw.parts[-1]
-        step_ended = not draw.rollout and last.stop_reason in self.sampling.steps.stop
+        step_ended = not draw.rollout and last.stop_reason in self._delimiters
         ids = draw.token_ids
-        cuts = draw.cuts
+        final = draw.cuts[-1]
         chain: list[Node] = []
-        for cut in cuts:
+        for cut in draw.cuts:
             finish: NodeFinish | None = None
-            if cut is cuts[-1] and not step_ended:
+            if cut is final and not step_ended:
                 finish = "aborted" if last.finish_reason == "abort" else last.finish_reason
             elif self.sampling.answer_ends and states_answer(cut.text):
                 finish = "answer"
-            elif cut is cuts[-1] and len(ids) >= draw.room:
+            elif cut is final and len(ids) >= draw.room:
                 finish = "length"  # a whole step, but no room for another token behind it
             node = self._enter_step(node, cut, draw, ids, finish)
             chain.append(node)
@@ -312,8 +342,9 @@ class SampleTree:
                 room,
                 sampling.temperature,
                 sampling.top_p,
-                sampling.stop if draw.rollout else sampling.stop + sampling.steps.stop,
-                seed=seed,
+                sampling.stop if draw.rollout else self._step_stop,
+                (),
+                seed,
             )
         )
 
@@ -335,7 +366,7 @@ class SampleTree:
         ids = draw.token_ids
         draw.cuts = self.sampling.steps.split(self._tokenizer, ids, draw.context)
         room = draw.room - len(ids)
-        step_ended = not draw.rollout and answer.stop_reason in self.sampling.steps.stop
+        step_ended = not draw.rollout and answer.stop_reason in self._delimiters
         if step_ended and room > 0 and not draw.cuts[-1].text:
             # A delimiter with nothing before it ends no step: the same sample goes on.
             prompt = self.tree.context_ids(draw.node) + ids

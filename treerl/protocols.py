@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from treerl.problem import Problem
 from treerl.verdict import StepVerdict
@@ -15,8 +15,7 @@ from treerl.verdict import StepVerdict
 __all__ = ["JudgeStep", "Leaf", "Reward", "ScoreSteps", "StepScore", "StepScorer"]
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class Leaf(NamedTuple):
     """A finished path as a reward function sees it.
 
     Attributes:

@@ -7,7 +7,7 @@ equal for every arrival order, batch size and worker count, and unrelated betwee
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 
 __all__ = ["TreeSeed", "derive_seed"]
@@ -51,8 +51,18 @@ class TreeSeed:
 
         Args:
             path: Child index at each depth from the root; () is the root.
-            draw: Which draw there: (round, sample) or the like.
+            draw: Which draw there: (index,) or (index, part).
         """
+        return self.below(path)(*draw)
+
+    def below(self, path: Sequence[int]) -> Callable[..., int]:
+        """Return ``at`` for one node, the node's address hashed once for all draws below it."""
         state = self._state.copy()
-        state.update(repr((tuple(path), draw)).encode())
-        return int.from_bytes(state.digest(), "little") & _MASK
+        state.update(repr(tuple(path)).encode())
+
+        def seed(*draw: int) -> int:
+            final = state.copy()
+            final.update(repr(draw).encode())
+            return int.from_bytes(final.digest(), "little") & _MASK
+
+        return seed

@@ -16,7 +16,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from treerl.engines.base import Tokenizer
 
@@ -32,8 +32,7 @@ _ANSWER = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class StepCut:
+class StepCut(NamedTuple):
     """One step of a path.
 
     Attributes:
@@ -200,4 +199,7 @@ def token_ends(tokenizer: Tokenizer, token_ids: Sequence[int]) -> list[int]:
 
 def states_answer(step: str) -> bool:
     r"""Say whether a step states the final answer: a box, an ``Answer:`` line or ``####``."""
-    return _ANSWER.search(step) is not None
+    # Four plain searches rule nearly every step out at a tenth of the expression's cost.
+    if "nswer" in step or "boxed" in step or "####" in step or "NSWER" in step:
+        return _ANSWER.search(step) is not None
+    return False
