@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from typing import Any, Literal
 
 from treerl.errors import ConfigError
@@ -48,6 +49,8 @@ class Evidence:
         terminal: The step ends its path and the path was scored: its outcome is certain, so one
             rollout is as good as any number.
         value_sum: W of the search, for the published rule.
+        correct_before, total_before: The counts of the prefix without this step, for relative
+            progress.
     """
 
     verdict: Verdict = Verdict.UNVERIFIABLE
@@ -56,6 +59,8 @@ class Evidence:
     total: int = 0
     terminal: bool = False
     value_sum: float = 0.0
+    correct_before: int = 0
+    total_before: int = 0
 
     def __post_init__(self) -> None:
         if not 0 <= self.correct <= self.total:
@@ -81,10 +86,12 @@ class Fusion:
     Attributes:
         rule: A key of :data:`FUSIONS`.
         n_min: Rollouts below which Monte Carlo says nothing.
+        progress: Of the rule "genprm_rpe": the least share of the value that a right step keeps.
     """
 
     rule: str = "groundedprm"
     n_min: int = 4
+    progress: float = 0.8
 
     def __post_init__(self) -> None:
         if self.rule not in FUSIONS:
@@ -144,10 +151,22 @@ def _groundedprm_published(evidence: Evidence, fusion: Fusion) -> Fused:
     )
 
 
+def _genprm_rpe(evidence: Evidence, fusion: Fusion) -> Fused:
+    """GenPRM's relative progress: right iff MC_t / MC_{t-1} >= ε; 0/0 is wrong (§1.6)."""
+    enough = evidence.total >= fusion.n_min or (evidence.terminal and evidence.total > 0)
+    if not enough or evidence.total_before < fusion.n_min:
+        return Fused(None, None, "too_few_rollouts")
+    now = Fraction(evidence.correct, evidence.total)
+    before = Fraction(evidence.correct_before, evidence.total_before)
+    right = before > 0 and now / before >= Fraction(str(fusion.progress))
+    return Fused(int(right), float(now), "mc")
+
+
 FUSIONS: dict[str, Rule] = {
     "groundedprm": _groundedprm,
     "groundedprm_published": _groundedprm_published,
     "mathshepherd": _mathshepherd,
+    "genprm_rpe": _genprm_rpe,
 }
 
 

@@ -125,9 +125,12 @@ class StepLabel:
 def label_tree(tree: Tree, fusion: Fusion) -> list[StepLabel]:
     """Label every step of a tree, in creation order.
 
-    Nodes without text (an end token of its own) and failed requests carry no label.
+    Nodes without text (an end token of its own) and failed requests carry no label. Where the tree
+    serves given or sampled solutions (prefix Monte Carlo), only their steps are labelled: the
+    rollouts below them are evidence.
     """
     labels: list[StepLabel] = []
+    chosen = _solution_nodes(tree)
     prefixes: dict[int, tuple[str, ...]] = {0: ()}  # node -> the steps up to and including it
     wrong: set[int] = set()  # nodes at or below a step labelled 0
     for node in tree.nodes[1:]:
@@ -143,13 +146,22 @@ def label_tree(tree: Tree, fusion: Fusion) -> list[StepLabel]:
         fused = fusion(evidence_of(node))
         if fused.label == 0:
             wrong.add(node.index)
-        labels.append(_label(tree, node, prefix, fused, masked=masked))
+        if chosen is None or node.index in chosen:
+            labels.append(_label(tree, node, prefix, fused, masked=masked))
     return labels
+
+
+def _solution_nodes(tree: Tree) -> set[int] | None:
+    """Return the nodes on the tree's solutions, None where all nodes are of one kind."""
+    ends = (tree.root.meta or {}).get("solutions")
+    if ends is None:
+        return None
+    return {node.index for end in ends for node in tree.path(tree.nodes[end])}
 
 
 def evidence_of(node: Node) -> Evidence:
     """Collect what the tree knows about a step."""
-    verdict = node.verdict
+    verdict, parent = node.verdict, node.parent
     return Evidence(
         verdict=Verdict.UNVERIFIABLE if verdict is None else verdict.verdict,
         strength=None if verdict is None else verdict.strength,
@@ -158,6 +170,8 @@ def evidence_of(node: Node) -> Evidence:
         # A path that a cap cut off has an outcome too, but its last step is only half a step.
         terminal=node.finish_reason in ("eos", "stop", "answer") and node.reward is not None,
         value_sum=node.value_sum,
+        correct_before=0 if parent is None else parent.correct,
+        total_before=0 if parent is None else parent.total,
     )
 
 

@@ -21,12 +21,17 @@ from treerl.prm.fuse import Fusion
 from treerl.prm.label import label_tree
 from treerl.problem import Problem
 from treerl.protocols import JudgeStep, Reward
-from treerl.search.growth import Judges, run, run_coroutine
+from treerl.search.growth import Growth, Judges, run, run_coroutine
 from treerl.search.mcts import MCTS, MCTSConfig
+from treerl.search.omega import OmegaPRM, OmegaPRMConfig
+from treerl.search.prefix_mc import PrefixMC, PrefixMCConfig
 from treerl.store import ProblemResult, RunFolder
 from treerl.tree import RunInfo, Tree
 
-__all__ = ["Labeler", "summarise"]
+__all__ = ["Labeler", "SearchConfig", "summarise"]
+
+SearchConfig = MCTSConfig | OmegaPRMConfig | PrefixMCConfig
+"""How to search; its type chooses the algorithm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +41,7 @@ class Labeler:
     Attributes:
         reward: Scores leaves against gold.
         verifier: Judges steps with tools; None labels from rollouts alone.
-        search: How to search.
+        search: How to search; the type of the configuration chooses the algorithm.
         fusion: How evidence becomes a label.
         seed: The run's seed.
         system: System prompt for problems without their own.
@@ -50,7 +55,7 @@ class Labeler:
 
     reward: Reward
     verifier: JudgeStep | None = None
-    search: MCTSConfig = field(default_factory=MCTSConfig)
+    search: SearchConfig = field(default_factory=MCTSConfig)
     fusion: Fusion = field(default_factory=Fusion)
     seed: int = 0
     system: str | None = None
@@ -108,7 +113,7 @@ class Labeler:
             "treerl": __version__,
             "problems": {"count": len(problems), "sha256": _digest(problems)},
             "engine": to_jsonable(engine.capabilities.detail),
-            "search": to_jsonable(self.search),
+            "search": {"method": type(self.search).__name__, **to_jsonable(self.search)},
             "fusion": to_jsonable(self.fusion),
             "verifier": getattr(self.verifier, "name", None),
             "reward": getattr(self.reward, "name", None) or to_jsonable(self.reward),
@@ -148,28 +153,37 @@ class _Growths:
         self._on_result = on_result
         self._started: dict[str, tuple[int, float]] = {}  # problem id -> index, start time
 
-    def __iter__(self) -> Iterator[MCTS]:
-        labeler, engine = self._labeler, self._engine
+    def __iter__(self) -> Iterator[Growth]:
         done = self._folder.done
         for index, problem in enumerate(self._problems):
             if index in done:
                 continue
             try:
-                growth = MCTS(
-                    problem,
-                    engine.tokenizer,
-                    labeler.search,
-                    run=RunInfo(seed=labeler.seed, sampler="mcts"),
-                    system=labeler.system,
-                    template_options=labeler.template_options,
-                    max_context=engine.capabilities.max_context,
-                )
+                growth = self._start(problem)
             except PromptTooLong as error:
                 failure = {"index": index, "problem_id": problem.id, "reason": str(error)}
                 self._save(ProblemResult(index, None, failures=[failure]))
                 continue
             self._started[problem.id] = index, time.time()
             yield growth
+
+    def _start(self, problem: Problem) -> Growth:
+        labeler, engine = self._labeler, self._engine
+        search, seed = labeler.search, labeler.seed
+        options: dict[str, Any] = {
+            "system": labeler.system,
+            "template_options": labeler.template_options,
+            "max_context": engine.capabilities.max_context,
+        }
+        if isinstance(search, OmegaPRMConfig):
+            info = RunInfo(seed=seed, sampler="omegaprm")
+            return OmegaPRM(problem, engine.tokenizer, search, run=info, **options)
+        if isinstance(search, PrefixMCConfig):
+            info = RunInfo(seed=seed, sampler="prefix_mc")
+            given = problem.metadata.get("solutions")
+            return PrefixMC(problem, engine.tokenizer, search, solutions=given, run=info, **options)
+        info = RunInfo(seed=seed, sampler="mcts")
+        return MCTS(problem, engine.tokenizer, search, run=info, **options)
 
     def finish(self, tree: Tree) -> None:
         """Label a finished tree and save it."""

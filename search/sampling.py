@@ -198,8 +198,9 @@ class SampleTree:
         prompt = self.tree.prompt_ids + path_ids
         room = self._budget - len(path_ids)
         context = self.sampling.steps.context(self._tokenizer, path_ids)
-        first = node.draws + self.reserved(node)
-        self._reserved[node.index] = self.reserved(node) + count
+        reserved = self.reserved(node)
+        first = node.draws + reserved
+        self._reserved[node.index] = reserved + count
         draws = []
         for index in range(first, first + count):
             draw = Draw(node, index, seed_of(index), room, context, rollout=rollout)

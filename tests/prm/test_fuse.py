@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,17 @@ def test_mathshepherd_hard_and_soft() -> None:
     assert [f.soft for f in fused] == pytest.approx(case["soft"], abs=1e-12)
     labels = mask_after_first_error([f.label for f in fused])
     assert labels.index(0) == case["first_error_hard"]
+
+
+def test_genprm_relative_progress() -> None:
+    case = CASES["mathshepherd.labels"]
+    counts = [case["input"]["first_state"], *case["input"]["correct_completions"]]
+    fusion = Fusion("genprm_rpe", n_min=1, progress=case["genprm_rpe"]["epsilon"])
+    fused = [
+        fusion(Evidence(correct=now, total=8, correct_before=before, total_before=8))
+        for before, now in itertools.pairwise(counts)
+    ]
+    assert [f.label for f in fused] == case["genprm_rpe"]["labels"]
 
 
 @pytest.mark.parametrize("row", CASES["groundedprm.published_label_rule"]["rows"])

@@ -19,6 +19,8 @@ from treerl.errors import ConfigError, EngineDied, StoreMismatch
 from treerl.prm.label import StepLabel
 from treerl.prm.pipeline import Labeler
 from treerl.problem import Problem
+from treerl.search.omega import OmegaPRMConfig
+from treerl.search.prefix_mc import PrefixMCConfig
 from treerl.store import RunReader
 
 LABELER = Labeler(reward=ends_in_one, search=small_search())
@@ -106,9 +108,30 @@ def test_the_manifest_holds_every_parameter(tmp_path) -> None:
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
     assert manifest["search"]["simulations"] == 12
     assert manifest["search"]["sampling"]["steps"] == {"format": "plain", "delimiter": "\n"}
-    assert manifest["fusion"] == {"rule": "groundedprm", "n_min": 4}
+    assert manifest["fusion"] == {"rule": "groundedprm", "n_min": 4, "progress": 0.8}
     assert manifest["engine"] == {"engine": "scripted"}
     assert manifest["reward"] == "worlds:ends_in_one"
+
+
+def test_prefix_monte_carlo_labels_given_solutions_and_nothing_else(tmp_path) -> None:
+    given = Problem.from_text(
+        "g", "Roll.", "1", metadata={"solutions": [["roll 1", "roll 2", "Answer: 0"]]}
+    )
+    search = PrefixMCConfig(rollouts=6, sampling=LABELER.search.sampling)
+    labeler = Labeler(reward=ends_in_one, search=search)
+    labeler.run([given], ScriptedEngine(dice_policy), tmp_path / "run")
+    labels = [StepLabel.from_json(x) for x in RunReader(tmp_path / "run").labels()]
+    assert [x.step for x in labels] == ["roll 1", "roll 2", "Answer: 0"]
+    assert [x.total for x in labels] == [6, 6, 1]
+    assert labels[-1].label in (0, None)
+
+
+def test_omegaprm_labels_what_it_searched(tmp_path) -> None:
+    search = OmegaPRMConfig(rollouts=6, sampling=LABELER.search.sampling)
+    labeler = Labeler(reward=ends_in_one, search=search)
+    summary = labeler.run(problems(4), ScriptedEngine(dice_policy), tmp_path / "run")
+    assert summary["labels"]["right"] > 0
+    assert summary["labels"]["wrong"] > 0
 
 
 KILLED = """
