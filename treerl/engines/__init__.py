@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from treerl.engines.clock import VirtualClock
     from treerl.engines.hf import HFEngine
     from treerl.engines.scripted import ScriptedEngine
+    from treerl.engines.server import ServerEngine
     from treerl.engines.tokenizer import ByteTokenizer, HFTokenizer
+    from treerl.engines.vllm_engine import VLLMEngine, VLLMStepEngine
 
 __all__ = [
     "ByteTokenizer",
@@ -36,9 +38,12 @@ __all__ = [
     "HFTokenizer",
     "Request",
     "ScriptedEngine",
+    "ServerEngine",
     "StepEngine",
     "Tokenizer",
     "Usage",
+    "VLLMEngine",
+    "VLLMStepEngine",
     "VirtualClock",
 ]
 
@@ -47,6 +52,9 @@ _HOMES = {
     "HFEngine": "treerl.engines.hf",
     "HFTokenizer": "treerl.engines.tokenizer",
     "ScriptedEngine": "treerl.engines.scripted",
+    "ServerEngine": "treerl.engines.server",
+    "VLLMEngine": "treerl.engines.vllm_engine",
+    "VLLMStepEngine": "treerl.engines.vllm_engine",
     "VirtualClock": "treerl.engines.clock",
 }
 
