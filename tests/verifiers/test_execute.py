@@ -1,0 +1,189 @@
+"""PythonExecutor and CodeVerifier: what is promised about untrusted programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from treerl.errors import ConfigError
+from treerl.verifiers import (
+    CodeTest,
+    CodeVerdict,
+    CodeVerifier,
+    ExecutionResult,
+    IsolationReport,
+    PythonExecutor,
+    isolation_report,
+)
+from treerl.verifiers import execute as execute_module
+from treerl.verifiers.programs import extract_program
+
+
+@pytest.fixture(scope="module")
+def executor() -> Iterator[PythonExecutor]:
+    with PythonExecutor(size=2) as made:
+        yield made
+
+
+def test_values_and_output(executor: PythonExecutor) -> None:
+    result = executor.run(
+        "from fractions import Fraction\nprint('hi')\nresult = [1, Fraction(1, 3), {'a': None}]"
+    )
+    assert result.status == "ok"
+    assert result.value == [1, "1/3", {"a": None}]
+    assert result.stdout == "hi\n"
+    assert executor.run("answer = int(input()) + 1", stdin="41\n").value == 42
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        ("1/0", "error"),
+        ("import sys; sys.exit(0)", "error"),
+        ("import os; os._exit(0)", "error"),
+        ("raise KeyboardInterrupt", "error"),
+        ("class E(Exception):\n  def __str__(s): raise s\nraise E()", "error"),
+        ("while True: pass", "timeout"),
+        ("import time; time.sleep(99)", "timeout"),
+        ("x = [0] * 10**10", "limit"),
+        ("while True: print('x' * 1000)", "limit"),
+        ("def f(): f()\nf()", "error"),
+    ],
+)
+def test_ends(executor: PythonExecutor, code: str, status: str) -> None:
+    result = executor.run(code, wall_s=1.5, cpu_s=1)
+    assert result.status == status
+    assert result.wall_time_s < 2.5
+
+
+def test_forged_types_do_not_pass(executor: PythonExecutor) -> None:
+    result = executor.run("class E(int):\n  def __eq__(s, o): return True\nresult = E(5)")
+    assert result.value == {"__type__": "E"}
+    result = executor.run(
+        "import os\nfor fd in range(3, 32):\n  try: os.write(fd, b'[1]')\n  except OSError: pass"
+    )
+    assert isinstance(result, ExecutionResult)
+    assert executor.run("result = 3").value == 3
+
+
+def test_isolation_report_is_measured() -> None:
+    report = isolation_report()
+    assert isinstance(report, IsolationReport)
+    assert json.loads(json.dumps(report.to_json()))["level"] in ("full", "partial", "rlimit")
+    if report.landlock_abi and report.seccomp:
+        assert report.level == "full"
+        assert report.network_blocked
+        assert report.writes_blocked
+        assert report.reads_confined
+        assert report.processes_blocked
+        assert report.signals_blocked
+
+
+@pytest.mark.skipif(
+    isolation_report().level != "full", reason="this kernel lacks landlock or seccomp"
+)
+@pytest.mark.parametrize(
+    "code",
+    [
+        "open('/etc/hostname').read()",
+        "open('/tmp/treerl-escape', 'w').write('x')",
+        "import os; os.mkdir('/tmp/treerl-escape')",
+        "import os; os.chmod('/tmp', 0o777)",
+        "import os; os.listdir('/proc')",
+        "import socket; socket.socket()",
+        "import subprocess; subprocess.run(['true'])",
+        "import os; os.execv('/bin/true', ['true'])",
+        "import threading; threading.Thread(target=print).start()",
+        "import os; os.kill(os.getpid(), 0)",
+        "import resource; resource.setrlimit(resource.RLIMIT_AS, (-1, -1))",
+        "import ctypes; l = ctypes.CDLL(None, use_errno=True); assert l.socket(2, 1, 0) >= 0",
+    ],
+)
+def test_confinement(executor: PythonExecutor, code: str) -> None:
+    assert executor.run(code).status == "error"
+    assert not Path("/tmp/treerl-escape").exists()
+
+
+def test_required_isolation_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    with (
+        PythonExecutor(size=1, isolation="rlimit", require_isolation="full") as weak,
+        pytest.raises(ConfigError, match="full isolation"),
+    ):
+        weak.run("1")
+    with pytest.raises(ValueError, match="isolation"):
+        PythonExecutor(isolation="none")  # type: ignore[arg-type]
+    if isolation_report().level == "full":
+        with PythonExecutor(size=1, require_isolation="full") as strong:
+            assert strong.run("result = 1").isolation == "landlock+seccomp"
+    assert execute_module.START_S > 1
+
+
+def test_preloaded_modules() -> None:
+    with PythonExecutor(size=1, preload=("sympy",)) as made:
+        result = made.run("import sympy\nresult = str(sympy.factor(sympy.Symbol('x')**2 - 1))")
+    assert result.value == "(x - 1)*(x + 1)"
+
+
+def test_threads_forks_and_pickle(executor: PythonExecutor) -> None:
+    with ThreadPoolExecutor(6) as threads:
+        values = list(threads.map(lambda i: executor.run(f"result = {i}").value, range(18)))
+    assert values == list(range(18))
+    with pickle.loads(pickle.dumps(executor)) as copy:
+        assert copy.run("result = 1").value == 1
+    if hasattr(os, "fork"):
+        child = os.fork()
+        if child == 0:
+            ok = executor.run("result = 2").value == 2
+            executor.close()
+            os._exit(0 if ok else 1)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+    assert executor.run("result = 3").value == 3
+
+
+RESPONSE = "Here it is:\n```python\ndef double(x):\n    return 2 * x\n```\n"
+
+
+def test_code_verifier() -> None:
+    with CodeVerifier() as verifier:
+        good = [CodeTest.returns("double", [4], 8), CodeTest.holds("assert double(0) == 0")]
+        verdict = verifier.verify(RESPONSE, good)
+        assert (verdict.passed, verdict.n_passed, verdict.n_tests) == (True, 2, 2)
+        assert CodeVerdict.from_json(json.loads(json.dumps(verdict.to_json()))) == verdict
+        bad = verifier.verify(RESPONSE, [CodeTest.returns("double", [4], 9)])
+        assert (bad.passed, bad.reason) == (False, "failed")
+        echo = "```python\nprint(int(input()) / 3)\n```"
+        assert verifier.verify(echo, [CodeTest.prints("9", "3.0")]).passed is True
+        assert verifier.verify("no code", good).passed is None
+        assert verifier.verify(RESPONSE, []).reason == "no_tests"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import sys; sys.exit(0)",
+        "import os; os._exit(0)",
+        "while True: pass",
+        "raise SystemExit",
+        "class T:\n  def __eq__(s, o): return True\ndef f(x): return T()",
+        "import builtins\nbuiltins.AssertionError = ZeroDivisionError\ndef f(x): return 0",
+        "def f(x):\n  import sys; sys.exit(0)",
+    ],
+)
+def test_programs_cannot_talk_themselves_through(program: str) -> None:
+    with CodeVerifier(wall_s=1.0, cpu_s=1) as verifier:
+        response = f"```python\n{program}\n```"
+        assert verifier.verify(response, [CodeTest.returns("f", [1], 2)]).passed is False
+        assert verifier.verify(response, [CodeTest.prints("", "2")]).passed is False
+
+
+def test_the_last_program_after_the_reasoning_counts() -> None:
+    text = "<think>```python\n1\n```</think>```python\n2\n```and```\n3\n```"
+    assert extract_program(text) == "3\n"
+    assert extract_program("<think>```python\n1\n```</think>none") is None

@@ -1,0 +1,200 @@
+"""StepVerifier: the open cases with their bars, and the rules one by one."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from treerl.verdict import StepVerdict, Verdict
+from treerl.verifiers import StepVerifier
+
+CASES = Path(__file__).parents[1] / "data" / "steps_open.jsonl"
+
+
+@pytest.fixture(scope="module")
+def verifier() -> Iterator[StepVerifier]:
+    with StepVerifier() as made:
+        yield made
+
+
+def load() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in CASES.read_text(encoding="utf-8").splitlines()]
+
+
+def judge(verifier: StepVerifier, case: dict[str, Any]) -> StepVerdict:
+    return verifier.verify(
+        case["step"], problem=case["problem"], previous_steps=case["previous_steps"]
+    )
+
+
+def test_open_cases(verifier: StepVerifier) -> None:
+    outcomes: Counter[str] = Counter()
+    tools: Counter[str] = Counter()
+    for case in load():
+        verdict = judge(verifier, case)
+        word = str(verdict.verdict).lower()
+        if word == case["expected"]:
+            outcomes["right"] += 1
+        else:
+            outcomes["undecided" if word == "unverifiable" else "wrong"] += 1
+        for claim in verdict.claims:
+            if claim.verdict is not Verdict.UNVERIFIABLE:
+                tools[claim.calls[-1].tool] += 1
+    total = outcomes.total()
+    assert outcomes["right"] / total >= 0.85
+    assert outcomes["wrong"] / total <= 0.02
+    assert all(tools[tool] for tool in ("fraction", "sympy", "z3", "python")), tools
+
+
+def test_carry_over(verifier: StepVerifier) -> None:
+    for case in load():
+        if case["carry_over_missing"] is not None:
+            assert list(judge(verifier, case).unsourced) == case["carry_over_missing"], case["id"]
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        ("Apples after buying: 12 + 30 = 42.", "SUPPORTED"),
+        ("Apples after buying: 12 + 30 = 43.", "REFUTED"),
+        ("So he has 5 + 6 = 11 apples, and 11 * 2 = 22.", "SUPPORTED"),
+        ("So he has 5 + 6 = 11 apples, and 11 * 2 = 23.", "REFUTED"),
+        ("Step 3: 4 * 5 = 20", "SUPPORTED"),
+        ("- 4 * 5 = 20", "SUPPORTED"),
+        ("Total: 10\n- 5 * 3 = 15", "SUPPORTED"),
+        ("He sells 3 dozen eggs at $2 each for 36 * 2 = $72.", "SUPPORTED"),
+        ("The remaining 24 hours in a day - 8 hours = 16 hours", "SUPPORTED"),
+        ("4 subjects = 186 + 62 = 248", "SUPPORTED"),
+        ("4 subjects = 186 + 62", "UNVERIFIABLE"),
+        ("They paid 3 * total = 15", "UNVERIFIABLE"),
+        ("On day 1 * 2 = 20", "UNVERIFIABLE"),
+        ("It costs 14, 400 / 80 = 180", "UNVERIFIABLE"),
+        ("It takes 17/3 = 5 and 2/3 loads.", "SUPPORTED"),
+        ("It was 6:00 - 5:00 = 3", "UNVERIFIABLE"),
+        ("Then 0.5 hours = 30 minutes", "SUPPORTED"),
+        ("7 days = 2 weeks", "REFUTED"),
+        ("1 box = 12 pencils", "UNVERIFIABLE"),
+        ("It is false that 2 + 2 = 5.", "UNVERIFIABLE"),
+        ("2 + 2 = 5 is wrong.", "UNVERIFIABLE"),
+        ("2 + 2 is not 5", "UNVERIFIABLE"),
+        ("100/3 is about 33", "SUPPORTED"),
+        ("about 100/3 = 33 boxes", "SUPPORTED"),
+        ("100/3 = 33 boxes", "UNVERIFIABLE"),
+        ("100/3 = 40 boxes", "REFUTED"),
+        ("9^9^9 = 4", "UNVERIFIABLE"),
+        ("2 + 2 = 5 = 5", "REFUTED"),
+        ("5 = 5", "UNVERIFIABLE"),
+        ("x^2 - 1 = (x - 1)(x + 1)", "SUPPORTED"),
+        ("x^2 - 1 = (x - 1)(x + 2)", "UNVERIFIABLE"),
+        ("Factoring, x^2 - 1 = (x - 1)(x + 2)", "REFUTED"),
+        (r"$\cos 60^\circ = \frac12$", "SUPPORTED"),
+        (r"$\cos 60^\circ = \frac13$", "REFUTED"),
+        (r"$\sum_{k=1}^n k = \frac{n(n+1)}{2}$", "SUPPORTED"),
+        (r"$\lim_{x\to 0}\frac{\sin x}{x} = 1$", "SUPPORTED"),
+        (r"$\int 2x\,dx = x^2 + C$", "SUPPORTED"),
+        (r"$(1+i)^2 = 2i$", "SUPPORTED"),
+        ("97 is not prime", "REFUTED"),
+        ("48 is a multiple of 6", "SUPPORTED"),
+        ("```python\nprint(6 * 7)\n```\nOutput: 42", "SUPPORTED"),
+        ("```python\nprint(6 * 7)\n```\nOutput: 43", "REFUTED"),
+        ("", "UNVERIFIABLE"),
+    ],
+)
+def test_rules(verifier: StepVerifier, step: str, expected: str) -> None:
+    assert verifier.verify(step).verdict == expected
+
+
+def test_context_supports_and_only_the_problem_refutes(verifier: StepVerifier) -> None:
+    assert verifier.verify("So x = 5.", previous_steps=["3x = 15"]).verdict == "SUPPORTED"
+    assert verifier.verify("So x = 6.", previous_steps=["3x = 15"]).verdict == "UNVERIFIABLE"
+    assert verifier.verify("So x = 6.", problem="Solve 3x = 15.").verdict == "REFUTED"
+    assert verifier.verify("If x = 6, then", problem="Solve 3x = 15.").verdict == "UNVERIFIABLE"
+    assert verifier.verify("Let x = 6.", problem="Solve 3x = 15.").verdict == "UNVERIFIABLE"
+    assert verifier.verify("So x = 6 or x = 5.", problem="Solve 3x = 15.").verdict != "REFUTED"
+
+
+def test_strength_and_records(verifier: StepVerifier) -> None:
+    supported = verifier.verify("3 * 4 = 12")
+    refuted = verifier.verify("First 3 * 4 = 13.")
+    assert supported.strength == "partial"
+    assert refuted.strength == "exact"
+    (claim,) = refuted.claims
+    assert claim.claim.text == "3 * 4 = 13"
+    assert (claim.claim.lhs, claim.claim.relation, claim.claim.rhs) == ("3*4", "=", "13")
+    assert claim.calls[0].tool == "fraction"
+    for case in load():
+        verdict = judge(verifier, case)
+        assert StepVerdict.from_json(json.loads(json.dumps(verdict.to_json()))) == verdict
+        for judged in verdict.claims:
+            start, end = judged.claim.span
+            assert case["step"][start:end].startswith(judged.claim.text[:3000])
+
+
+def test_threads_and_pickle_agree_with_the_main_thread(verifier: StepVerifier) -> None:
+    cases = load()
+    one = [judge(verifier, case) for case in cases]
+    with ThreadPoolExecutor(8) as threads:
+        many = list(threads.map(lambda case: judge(verifier, case), cases))
+    assert one == many
+    with pickle.loads(pickle.dumps(verifier)) as copy:
+        assert copy.verify("2 + 2 = 5").verdict == "REFUTED"
+
+
+def test_fraction_alone_starts_no_process() -> None:
+    with StepVerifier(tools=("fraction",)) as alone:
+        for case in load():
+            judge(alone, case)
+        assert alone._pool.stats.started == 0
+    with pytest.raises(ValueError, match="unknown tools"):
+        StepVerifier(tools=("wolfram",))
+
+
+def test_solution_and_claims(verifier: StepVerifier) -> None:
+    steps = ["1 + 1 = 2", "2 + 2 = 5", "3 + 3 = 6"]
+    words = [v.verdict for v in verifier.verify_solution(steps)]
+    assert words == ["SUPPORTED", "REFUTED", "SUPPORTED"]
+    assert len(verifier.verify_solution(steps, stop_at_first_refuted=True)) == 2
+    assert [c.text for c in verifier.extract_claims("2+3=5, then 5*2 = 10")] == [
+        "2+3=5",
+        "5*2 = 10",
+    ]
+
+
+def test_translated_claims_are_partial() -> None:
+    with StepVerifier(translator=lambda step, problem, previous: ["48 / 2 = 25"]) as verifier:
+        verdict = verifier.verify("May had half of April's 48, which makes 25.")
+    assert verdict.verdict == "REFUTED"
+    assert verdict.strength == "partial"
+    assert verdict.claims[0].claim.kind.startswith("translated:")
+
+
+small = st.integers(min_value=0, max_value=999)
+
+
+@settings(max_examples=200, deadline=None)
+@given(small, small, st.sampled_from("+-*"), st.integers(min_value=-30, max_value=30))
+def test_integer_equations_are_judged_right(a: int, b: int, sign: str, off: int) -> None:
+    value = {"+": a + b, "-": a - b, "*": a * b}[sign]
+    verdict = PLAIN.verify(f"So she has {a} {sign} {b} = {value + off} coins.")
+    assert verdict.verdict == (Verdict.SUPPORTED if off == 0 else Verdict.REFUTED)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.text(max_size=200)
+    | st.text(alphabet="0123456789+-*/= .,$%()xyabc\\{}^isandof\n", max_size=120)
+)
+def test_no_text_raises(text: str) -> None:
+    assert PLAIN.verify(text, problem=text, previous_steps=[text]).verdict in set(Verdict)
+
+
+PLAIN = StepVerifier(tools=("fraction",))

@@ -1,0 +1,190 @@
+"""AnswerVerifier: is a response's final answer the gold answer?
+
+One candidate against one gold. The verdict is True, False or None with a reason, and None names
+whose fault it is: a gold that cannot be read is not the response's error.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, Literal, get_args
+
+from treerl.verdict import AnswerVerdict
+
+from .compare import Comparer, Outcome, Tolerance
+from .extraction import POLICIES, ExtractionPolicy, extract_answer, gold_text
+from .parser.nodes import Node
+from .parser.structures import Answer, read_answer
+from .pool import WorkerPool
+from .shapes import canonical
+from .stats import VerifierStats
+from .symbolic import ask_equal
+
+__all__ = ["AnswerVerifier"]
+
+Percent = Literal["strict", "lenient"]
+Units = Literal["lenient", "strict"]
+
+
+class AnswerVerifier:
+    """Compares final answers; thread-safe, deterministic, never raises for model text.
+
+    Args:
+        extraction: Where the answer stands in a response, see :mod:`.extraction`.
+        tolerance: Rounding rules.
+        percent: "strict": 50 % equals 0.5; "lenient": also 50.
+        units: "lenient": a missing unit is accepted; "strict": it is not.
+        decimal_comma: Read ``1,22`` as a decimal.
+        think_end: Closing tag of the reasoning; only text after its last occurrence counts.
+        pool: Workers to share; one of its own, started when first needed, if None.
+        wall_s: Seconds that a symbolic comparison may take.
+    """
+
+    name = "treerl.answer/1"
+
+    def __init__(
+        self,
+        *,
+        extraction: ExtractionPolicy = "boxed_or_marker",
+        tolerance: Tolerance | None = None,
+        percent: Percent = "strict",
+        units: Units = "lenient",
+        decimal_comma: bool = False,
+        think_end: str = "</think>",
+        pool: WorkerPool | None = None,
+        wall_s: float = 3.0,
+    ) -> None:
+        if extraction not in POLICIES:
+            raise ValueError(f"extraction must be one of {', '.join(POLICIES)}, not {extraction!r}")
+        if percent not in get_args(Percent):
+            raise ValueError(f"percent must be 'strict' or 'lenient', not {percent!r}")
+        if units not in get_args(Units):
+            raise ValueError(f"units must be 'lenient' or 'strict', not {units!r}")
+        self.extraction: ExtractionPolicy = extraction
+        self.tolerance = tolerance or Tolerance()
+        self.percent: Percent = percent
+        self.units: Units = units
+        self.decimal_comma = decimal_comma
+        self.think_end = think_end
+        self.wall_s = wall_s
+        self.stats = VerifierStats()
+        self._owns_pool = pool is None
+        self._pool = pool if pool is not None else WorkerPool(wall_s=wall_s)
+        self._comparer = Comparer(self.tolerance, percent, units, self._symbolic)
+
+    def __getstate__(self) -> dict[str, Any]:
+        names = (
+            "extraction",
+            "tolerance",
+            "percent",
+            "units",
+            "decimal_comma",
+            "think_end",
+            "wall_s",
+        )
+        state = {name: getattr(self, name) for name in names}
+        state["pool"] = None if self._owns_pool else self._pool
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
+
+    def __enter__(self) -> AnswerVerifier:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the verifier's own workers; a shared pool is left alone."""
+        if self._owns_pool:
+            self._pool.close()
+
+    def verify(
+        self, response: str, gold: str, *, gold_alternatives: Sequence[str] = ()
+    ) -> AnswerVerdict:
+        """Compare a response's final answer with the gold answer.
+
+        Args:
+            response: The model's text.
+            gold: The right answer.
+            gold_alternatives: Further right answers, each as good as ``gold``.
+
+        Returns:
+            ``equal`` is None, with a reason, where no answer is found, a limit is hit, or the gold
+            is at fault.
+        """
+        began = time.perf_counter()
+        verdict = self._verify(response, gold, gold_alternatives)
+        spent = time.perf_counter() - began
+        timed = AnswerVerdict(
+            verdict.equal,
+            verdict.reason,
+            verdict.extracted,
+            verdict.extraction,
+            verdict.gold_canonical,
+            verdict.pred_canonical,
+            verdict.calls,
+            spent,
+        )
+        self.stats.count(timed.verdict, timed.reason, timed.calls, spent)
+        return timed
+
+    def verify_batch(
+        self, responses: Sequence[str], golds: Sequence[str], *, num_workers: int | None = None
+    ) -> list[AnswerVerdict]:
+        """Compare many responses; results in order.
+
+        Args:
+            responses, golds: Of equal length.
+            num_workers: Threads; more than one pays off only where symbolic checks are frequent.
+        """
+        if len(responses) != len(golds):
+            raise ValueError("responses and golds differ in length")
+        if not num_workers or num_workers == 1:
+            return [self.verify(r, g) for r, g in zip(responses, golds, strict=True)]
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(num_workers) as threads:
+            return list(threads.map(self.verify, responses, golds))
+
+    def _verify(self, response: str, gold: str, alternatives: Sequence[str]) -> AnswerVerdict:
+        golds = [gold, *alternatives]
+        readings = [read_answer(gold_text(g), decimal_comma=self.decimal_comma) for g in golds]
+        if not readings[0].text and readings[0].kind == "text":
+            return AnswerVerdict(None, "gold_empty")
+        found = extract_answer(response, self.extraction, think_end=self.think_end)
+        shown = canonical(readings[0])
+        if found.text is None:
+            return AnswerVerdict(None, found.reason, None, "", shown, None)
+        prediction = read_answer(found.text, decimal_comma=self.decimal_comma)
+        unmarked = found.how == "whole" and self.extraction != "whole"
+        known = any(prediction.text == reading.text for reading in readings)
+        if unmarked and prediction.kind == "text" and not known:
+            # neither marked nor a bare value: a name is accepted only as it stands
+            return AnswerVerdict(None, "no_answer", None, "", shown, None)
+        outcome = Outcome(None, "undecided")
+        for reading in readings:
+            outcome = self._compare(reading, prediction)
+            if outcome.equal:
+                shown = canonical(reading)
+                break
+        return AnswerVerdict(
+            outcome.equal,
+            outcome.reason,
+            found.text[:1000],
+            found.how,
+            shown,
+            canonical(prediction),
+            outcome.calls,
+        )
+
+    def _compare(self, gold: Answer, prediction: Answer) -> Outcome:
+        try:
+            return self._comparer.compare(gold, prediction)
+        except RecursionError:
+            return Outcome(None, "limit")
+
+    def _symbolic(self, gold: Node, prediction: Node) -> Outcome:
+        return ask_equal(self._pool, gold, prediction, self.wall_s)

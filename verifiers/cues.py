@@ -1,0 +1,150 @@
+"""What the words around a claim say about it: rounding, supposition, denial, carry-over."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from .arithmetic import Cues
+from .chains import sentence_of
+from .parser.tokens import read_number
+from .parser.vocabulary import MAGNITUDES, NUMERALS
+
+__all__ = ["cues_for", "is_hypothetical", "remainder_after", "unsourced_numbers"]
+
+_APPROXIMATE = re.compile(
+    r"\b(?:about|approximate(?:ly)?|approx|roughly|nearly|almost|around|close to|round(?:s|ed|ing)?"
+    r"|nearest|just (?:over|under))\b|≈|\\approx|~", re.IGNORECASE
+)  # fmt: skip
+_FLOOR = re.compile(
+    r"\b(?:remainder|left ?over|leftovers?|full|fully|complete(?:ly|d)?|at most|cut off|truncat\w+"
+    r"|integer|round(?:s|ed|ing)? down)\b", re.IGNORECASE
+)  # fmt: skip
+_MAGNITUDE = re.compile(r"\b(hundred|thousand|million|billion|trillion)s?\b", re.IGNORECASE)
+_SUPPOSED = re.compile(
+    r"\b(?:suppos\w*|imagine|pretend|contradict\w*|mistake\w*|guess\w*|impossible|instead of"
+    r"|rather than"
+    r"|unless|error|plug\w*)\b|\b(?:try|trying|tried|tests?|testing|not|isn't|doesn't|don't"
+    r"|cannot|can't"
+    r"|never|wrong\w*|incorrect\w*|false\w*|assum\w*)\b[^.;]{0,18}$", re.IGNORECASE
+)  # fmt: skip
+_OPEN_SUPPOSED = re.compile(
+    r"\b(?:if|case|cases|when|let|consider|for|where|whether|either|say)\b", re.I
+)
+_DENIED = re.compile(
+    r"\b(?:is|are|was|which is|that is|this is|be)\s+(?:not|wrong|incorrect|false|impossible|untrue"
+    r"|a contradiction)|contradict\w*|n't (?:work|true|right|hold)|\bnot (?:true|right"
+    r"|correct|possible"
+    r"|equal|satisf)|\bfalse\b|\bimpossible\b|\bfails\b|\bmistake\b|\bincorrect\b"
+    r"|\bno\b\W*$", re.IGNORECASE
+)  # fmt: skip
+_BRACKETED = re.compile(r"\([^()]*\)")
+_NONE = Cues()
+
+
+def cues_for(text: str, start: int, end: int) -> Cues:
+    """Return what the sentence around ``text[start:end]`` says about rounding."""
+    low, high = sentence_of(text, start, end)
+    around = text[low:start] + " " + text[end : min(high, end + 120)]
+    approximate = _APPROXIMATE.search(around) is not None
+    floor = _FLOOR.search(around) is not None
+    magnitudes: tuple[Fraction, ...] = ()
+    if "illion" in around or "ousand" in around or "undred" in around:
+        found = {m.group(1).lower() for m in _MAGNITUDE.finditer(around)}
+        magnitudes = tuple(sorted(MAGNITUDES[word] for word in found))
+    if not (approximate or floor or magnitudes):
+        return _NONE
+    return Cues(approximate, floor, magnitudes)
+
+
+def is_hypothetical(text: str, start: int, end: int, *, closed: bool) -> bool:
+    """True where the sentence supposes or denies the claim instead of stating it.
+
+    Args:
+        text: The step.
+        start, end: Offsets of the claim.
+        closed: Arithmetic without variables; an "if" before it does not make it a supposition.
+    """
+    low, high = sentence_of(text, start, end)
+    before = text[low:start]
+    if _SUPPOSED.search(before):
+        return True
+    if not closed and _OPEN_SUPPOSED.search(before):
+        return True
+    after = _BRACKETED.sub(" ", text[end:high])
+    return _DENIED.search(after[:80]) is not None
+
+
+_REMAINDER = re.compile(
+    r"^\W{0,3}(?:[a-z]+ ){0,2}?(?:(?:with|and|leaving|has)? ?(?:a )?remainder(?: of| is)?"
+    r" ?(?P<a>\d+)"
+    r"|R ?(?P<d>\d+)\b"
+    r"|(?:with|and) (?P<b>\d+)(?: [a-z]+){0,2}? (?:left ?over|left|remaining"
+    r"|remain)\b)", re.IGNORECASE
+)  # fmt: skip
+
+
+def remainder_after(text: str, end: int) -> int | None:
+    """Return the remainder stated right after a quotient, None if none is."""
+    match = _REMAINDER.match(text[end : end + 80])
+    if match is None:
+        return None
+    digits = match.group("a") or match.group("b") or match.group("d")
+    return int(digits) if len(digits) < 50 else None
+
+
+_NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?|\.\d+")
+_LICENSED = {
+    "half": "2 0.5", "twice": "2", "double": "2", "triple": "3", "thrice": "3", "dozen": "12",
+    "week": "7 52", "weeks": "7", "day": "24 7", "days": "24 7", "hour": "60", "hours": "60 24",
+    "minute": "60", "minutes": "60", "second": "60", "seconds": "60", "year": "12 365 52",
+    "years": "12 365 52", "month": "12 30", "months": "12 30", "percent": "100", "%": "100",
+    "third": "3", "quarter": "4 0.25", "fourth": "4", "fifth": "5", "foot": "12 3", "feet": "12 3",
+    "yard": "3 36", "inch": "12", "inches": "12", "pound": "16", "pounds": "16", "ounces": "16",
+    "average": "2", "both": "2", "pair": "2", "cent": "100", "cents": "100", "dollar": "100",
+    "square": "4", "cube": "6", "triangle": "3 180", "circle": "360", "legs": "4 2",
+    "quarters": "25 4",
+    "gallon": "4", "quart": "4", "weekly": "7", "daily": "24", "annual": "12", "monthly": "12 30",
+}  # fmt: skip
+_SMALL = frozenset({Fraction(0), Fraction(1), Fraction(2), Fraction(100)})
+
+
+def _numbers(text: str) -> set[Fraction]:
+    found: set[Fraction] = set()
+    for match in _NUMBER.finditer(text):
+        read = read_number(match.group())
+        if read is not None:
+            found.add(read[0])
+    low = text.lower()
+    for word in re.findall(r"[a-z]+|%", low):
+        if word in NUMERALS:
+            found.add(Fraction(NUMERALS[word]))
+        licence = _LICENSED.get(word)
+        if licence:
+            found.update(Fraction(part) for part in licence.split())
+    return found
+
+
+def unsourced_numbers(
+    operands: list[tuple[str, Fraction]],
+    results: set[Fraction],
+    problem: str,
+    previous: tuple[str, ...],
+) -> tuple[str, ...]:
+    """Return operands that neither problem, earlier steps nor licensed words contain.
+
+    Args:
+        operands: Numbers on claims' left sides as written, with their values, in text order.
+        results: Values that the step itself has computed.
+        problem, previous: Where numbers may come from.
+    """
+    if not operands or not (problem or previous):
+        return ()
+    known = _numbers(problem).union(*(_numbers(step) for step in previous)) | results | _SMALL
+    missing: list[str] = []
+    for text, value in operands:
+        # a percent stands in the text as 20 and in the product as 0.2, 0.8 or 1.2
+        related = (value, value * 100, 1 - value, value - 1, (1 - value) * 100, (value - 1) * 100)
+        if not any(candidate in known for candidate in related) and text not in missing:
+            missing.append(text)
+    return tuple(missing)

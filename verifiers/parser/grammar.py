@@ -1,0 +1,577 @@
+"""The expression grammar: one recursive-descent reader for plain text and LaTeX.
+
+It reads the longest expression that starts at a token and stops where the text stops being one;
+the caller decides whether what is left over matters. Depth is bounded, so hostile nesting costs a
+:class:`ParseFailure` and nothing else.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from .latex import LatexMixin
+from .nodes import Node, ParseFailure
+from .quantities import MATH_UNITS, WORD_OPERATORS, QuantityMixin
+from .reader import END, MAX_DEPTH
+from .tokens import Token, tokenize
+from .units import parse_unit
+from .vocabulary import (
+    FUNCTIONS,
+    GREEK,
+    MAGNITUDES,
+    STOP_WORDS,
+    UNICODE_LETTERS,
+    word_set,
+)
+
+__all__ = ["Grammar", "ParseFailure", "parse_expression"]
+
+_FUNCTION_LETTERS = frozenset("fghFGHP")
+_NOT_NAMES = frozenset({"a", "A", "I"})
+
+
+class Grammar(LatexMixin, QuantityMixin):
+    """The expression grammar, see :class:`Reader` for its options."""
+
+    # -- expressions --------------------------------------------------------------------------
+    def expression(self) -> Node:
+        """Read sums and differences."""
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise ParseFailure("depth")
+        start = self.pos
+        token = self.peek()
+        if token.kind == "op" and token.text in ("±", "∓"):
+            self.pos += 1
+            left = Node("pm", (self.term(),), None, -1, self.span_from(start))
+        else:
+            left = self.term()
+        while True:
+            token = self.peek()
+            text = token.text
+            if token.gap == 2 and self.units and not token.math and self.peek(1).gap:
+                break  # a bullet or a new line, no operator
+            if token.kind == "op" and text in ("+", "-", "±", "∓"):
+                kind = "add" if text == "+" else "sub" if text == "-" else "pm"
+                width = 1
+            elif token.kind == "word" and text in ("plus", "minus") and not self.symbols_only:
+                kind, width = ("add" if text == "plus" else "sub"), 1
+            elif self.units and token.kind == "num" and left.kind == "qty" and self._compound(left):
+                kind, width = "add", 0  # 1 hour 20 minutes
+            else:
+                break
+            back = self.pos, self.depth, self.bars, self.integrals
+            self.pos += width
+            self.count_operation()
+            try:
+                right = self.term()
+            except ParseFailure:
+                self.pos, self.depth, self.bars, self.integrals = back
+                break
+            left = Node(kind, (left, right), None, -1, self.span_from(start))
+        self.depth -= 1
+        return left
+
+    def term(self) -> Node:
+        """Read products, quotients and implicit products."""
+        start = self.pos
+        left = self.unary()
+        while True:
+            token = self.peek()
+            kind, text = token.kind, token.text
+            if token.gap == 2 and self.units and not token.math:
+                break
+            back = self.pos, self.depth, self.bars, self.integrals
+            if kind == "op":
+                if text == "*":
+                    made, width = "mul", 1
+                elif text == "/":
+                    made, width = "div", 1
+                elif text == "mod":
+                    made, width = "mod", 1
+                elif self._opens_factor(token, left):
+                    made, width = "mul", 0
+                else:
+                    break
+            elif kind == "word":
+                low = text.lower()
+                if self.symbols_only and low in WORD_OPERATORS:
+                    break
+                if low == "times":
+                    made, width = "mul", 1
+                elif low in ("multiplied", "divided") and self.peek(1).text == "by":
+                    made, width = ("mul" if low[0] == "m" else "div"), 2
+                elif low in ("mod", "modulo"):
+                    made, width = "mod", 1
+                elif low == "of" and self._of(left):
+                    made, width = "of", 1
+                elif low == "choose" and self.peek(1).kind == "num":
+                    made, width = "binom", 1
+                elif self._letter_factor(token, left):
+                    made, width = "mul", 0
+                else:
+                    break
+            elif (kind == "begin" and token.math) or (
+                kind in ("cmd", "num") and self._opens_factor(token, left)
+            ):
+                made, width = "mul", 0
+            else:
+                break
+            self.pos += width
+            self.count_operation()
+            try:
+                right = self._tight_quotient() if made == "div" and self.tight else self.unary()
+            except ParseFailure:
+                self.pos, self.depth, self.bars, self.integrals = back
+                break
+            span = self.span_from(start)
+            if made == "binom":
+                left = Node("call", (left, right), "binom", -1, span)
+            elif made == "mul" and width == 0:
+                # places -2 marks the missing sign: 1/2x is read two ways
+                left = Node("mul", (left, right), None, -2, span)
+            else:
+                left = Node(made, (left, right), None, -1, span)
+        return left
+
+    def _tight_quotient(self) -> Node:
+        start = self.pos
+        node = self.unary()
+        token = self.peek()
+        following = self.peek(1)
+        if (
+            node.kind in ("num", "money")
+            and token.kind == "op"
+            and token.text == "/"
+            and following.kind == "num"
+        ):
+            self.pos += 2
+            below = Node("num", (), following.value, following.places)
+            node = Node("div", (node, below), None, -1, self.span_from(start))
+            if self.peek().kind == "word" and self.units:
+                node = self._quantity(node, start) or node
+        return node
+
+    def _of(self, left: Node) -> bool:
+        """True where "of" multiplies: after a fraction or percent, before a number."""
+        following = self.peek(1)
+        value = following.kind in ("num", "money") or (
+            following.kind == "op" and following.text == "("
+        )
+        if not value:
+            return False
+        if left.kind == "num":
+            return left.places > 0 or (
+                isinstance(left.value, Fraction) and left.value.denominator != 1
+            )
+        return left.kind in ("pct", "div", "frac", "paren")
+
+    def _opens_factor(self, token: Token, left: Node) -> bool:
+        """True where the token starts a factor that is multiplied without a sign."""
+        kind, text = token.kind, token.text
+        if kind == "op":
+            if text == "(" and self.units and token.gap:
+                return left.kind not in ("qty", "pct", "money") and not (
+                    left.kind == "num" and not token.math
+                )
+            if text == "(" or text == "√" or text == "π":
+                return True
+            if text == "[":
+                return left.kind not in ("name",)
+            if text == "{":
+                return token.math
+            if text == "|":
+                return self.bars == 0 and token.math
+            return text in UNICODE_LETTERS
+        if kind == "cmd":
+            if self.units and (text in ("boxed", "fbox") or left.kind == "qty"):
+                return False  # "138 lines \\boxed{138}" says it twice
+            return text in _FACTOR_COMMANDS or text in GREEK or text in FUNCTIONS
+        if kind == "num":
+            # "2 3" is no product, but "x 3" and ") 3" neither: only ½ after a number sticks
+            return False
+        return False
+
+    def _letter_factor(self, token: Token, left: Node) -> bool:
+        """True where a word is a variable or function multiplied onto what stands before."""
+        text = token.text
+        if text.lower() in FUNCTIONS:
+            return len(text) > 1
+        if self.integrals and len(text) == 2 and text[0] == "d":
+            return False
+        if len(text) == 1:
+            if self.units and not token.math and token.gap:
+                return left.kind != "num" and text not in _NOT_NAMES and left.kind != "qty"
+            return True
+        if token.math and not self.units:
+            glued = text in MATH_UNITS and left.kind == "num"
+            spaced = token.gap and left.kind in ("num", "div", "money")
+            if (glued or spaced) and parse_unit(text) is not None:
+                return False  # "35 cm" is a length, "35 ab" a product
+            return len(text) <= 4 and not self._prose(token)
+        return token.math and len(text) <= 3 and not token.gap
+
+    def _prose(self, token: Token) -> bool:
+        """True where a word of letters stands beside another word: prose, no product."""
+        if len(token.text) < 2:
+            return False
+        if token.text.lower() in ("or", "and"):
+            return True
+        if len(token.text) > 2 and token.text.lower() in STOP_WORDS:
+            return True
+        before = self.tokens[self.pos - 1] if self.pos else END
+        after = self.peek(1)
+        return (token.gap > 0 and before.kind == "word" and len(before.text) > 1) or (
+            after.gap > 0 and after.kind == "word" and len(after.text) > 1
+        )
+
+    def unary(self) -> Node:
+        """Read signs."""
+        token = self.peek()
+        if token.kind == "op" and token.text in ("-", "+"):
+            start = self.pos
+            self.pos += 1
+            self.depth += 1
+            if self.depth > MAX_DEPTH:
+                raise ParseFailure("depth")
+            inner = self.unary()
+            self.depth -= 1
+            if token.text == "+":
+                return inner
+            return Node("neg", (inner,), None, -1, self.span_from(start))
+        return self.power()
+
+    def power(self) -> Node:
+        """Read a primary with its postfixes and exponents."""
+        start = self.pos
+        base = self.primary()
+        while True:
+            token = self.peek()
+            kind = token.kind
+            if kind == "op":
+                text = token.text
+                if text == "^":
+                    self.pos += 1
+                    self.count_operation()
+                    exponent = self.exponent()
+                    base = Node("pow", (base, exponent), None, -1, self.span_from(start))
+                    continue
+                if text == "!" and not token.gap and base.kind != "pct":
+                    self.pos += 1
+                    self.count_operation()
+                    base = Node("fact", (base,), None, -1, self.span_from(start))
+                    continue
+                if text == "%":
+                    self.pos += 1
+                    base = Node("pct", (base,), None, -1, self.span_from(start))
+                    continue
+                if text == "¢":
+                    self.pos += 1
+                    base = Node("qty", (base,), "cents", -1, self.span_from(start))
+                    continue
+                if text == "/" and self.units and base.kind in ("num", "money", "qty", "paren"):
+                    rate = self._rate(base, start)
+                    if rate is not None:
+                        base = rate
+                        continue
+                break
+            if kind == "sup":
+                self.pos += 1
+                exponent = Node("num", (), token.value)
+                base = Node("pow", (base, exponent), None, -1, self.span_from(start))
+                continue
+            if kind == "deg":
+                self.pos += 1
+                base = Node("deg", (base,), None, -1, self.span_from(start))
+                continue
+            if kind == "word" or kind == "text":
+                postfix = self._word_postfix(base, token, start)
+                if postfix is not None:
+                    base = postfix
+                    continue
+            break
+        return base
+
+    def exponent(self) -> Node:
+        """Read what stands behind a power sign."""
+        token = self.peek()
+        if token.kind == "op" and token.text == "{":
+            return self.group()
+        if token.kind == "op" and token.text in ("-", "+"):
+            return self.unary()
+        if token.kind == "num" and token.math and token.text.isdigit() and len(token.text) > 1:
+            pass  # LaTeX reads x^12 as x^1 2; models mean x^12
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise ParseFailure("depth")
+        start = self.pos
+        base = self.primary()
+        if self.at_op("!"):
+            self.pos += 1
+            base = Node("fact", (base,), None, -1, self.span_from(start))
+        if self.at_op("^"):
+            self.pos += 1
+            base = Node("pow", (base, self.exponent()), None, -1, self.span_from(start))
+        self.depth -= 1
+        return base
+
+    def _word_postfix(self, base: Node, token: Token, start: int) -> Node | None:
+        text = token.text
+        low = text.lower()
+        if low in ("percent", "percents") or (low == "per" and self.peek(1).text == "cent"):
+            self.pos += 1 if low != "per" else 2
+            return Node("pct", (base,), None, -1, self.span_from(start))
+        if low in ("degrees", "degree"):
+            self.pos += 1
+            return Node("deg", (base,), None, -1, self.span_from(start))
+        if low in MAGNITUDES and base.kind in ("num", "money") and (len(low) > 1 or not token.gap):
+            if low == "k" and (self.units or token.math):
+                return None
+            self.pos += 1
+            return Node("mag", (base,), low, -1, self.span_from(start))
+        if text == "C" and not token.gap and base.kind == "num" and self.peek(1).kind == "num":
+            self.pos += 1
+            right = self.primary()
+            return Node("call", (base, right), "binom", -1, self.span_from(start))
+        if self.units and not self.integrals and base.kind not in ("qty", "name", "const", "call"):
+            return self._quantity(base, start)
+        return None
+
+    # -- primaries ----------------------------------------------------------------------------
+    def primary(self) -> Node:
+        """Read a number, a name, a call or a bracketed expression."""
+        token = self.peek()
+        kind = token.kind
+        start = self.pos
+        if kind == "num":
+            return self._number(token, start)
+        if kind == "word":
+            return self._word(token, start)
+        if kind == "op":
+            return self._bracket(token, start)
+        if kind == "money":
+            self.pos += 1
+            following = self.peek()
+            if following.kind == "op" and following.text == "-" and self.peek(1).kind == "num":
+                self.pos += 1
+                inner = Node("neg", (self.primary(),))
+            elif _money_value(following):
+                inner = self.primary()
+            else:
+                raise ParseFailure("parse")
+            return Node("money", (inner,), token.text, -1, self.span_from(start))
+        if kind == "cmd":
+            return self.command(token, start)
+        if kind == "begin":
+            return self.environment(token, start)
+        if kind == "text":
+            return self.text_value(token, start)
+        raise ParseFailure("parse")
+
+    def _number(self, token: Token, start: int) -> Node:
+        self.pos += 1
+        node = Node("num", (), token.value, token.places, (token.start, token.end))
+        following = self.peek()
+        if token.places < 0 and following.kind == "num" and token.value is not None:
+            mixed = self._mixed(token, following)
+            if mixed is not None:
+                return Node("num", (), mixed, -1, self.span_from(start))
+        elif following.kind == "cmd" and following.text in ("frac", "dfrac", "tfrac"):
+            mixed_node = self.mixed_fraction(token, start)
+            if mixed_node is not None:
+                return mixed_node
+        elif following.kind == "op" and following.text == "_":
+            return self.based_number(token, start)
+        elif following.kind == "subs" and token.text.isdigit():
+            self.pos += 1
+            return Node("based", (), f"{token.text}_{following.text}", -1, self.span_from(start))
+        elif following.kind == "cmd" and following.text in ("overline", "bar"):
+            return self.repeating(token, start)
+        return node
+
+    def _mixed(self, whole: Token, following: Token) -> Fraction | None:
+        """``2 1/2`` and ``2½`` as one number, consuming the fraction."""
+        value = whole.value
+        if value is None or value.denominator != 1 or following.value is None:
+            return None
+        if following.value.denominator != 1 and following.places < 0:
+            self.pos += 1
+            return value + following.value
+        slash, below = self.peek(1), self.peek(2)
+        if (
+            following.gap
+            and whole.text.isdigit()
+            and following.text.isdigit()
+            and slash.kind == "op"
+            and slash.text == "/"
+            and below.kind == "num"
+            and not slash.gap
+            and not below.gap
+            and below.text.isdigit()
+            and below.value is not None
+            and following.value < below.value <= 1000
+        ):
+            self.pos += 3
+            return value + following.value / below.value
+        return None
+
+    def _word(self, token: Token, start: int) -> Node:
+        text = token.text
+        function = FUNCTIONS.get(text) or FUNCTIONS.get(text.lower())
+        if function is not None and len(text) > 1:
+            return self.function(function, start)
+        if len(text) == 1:
+            return self._letter(token, start)
+        if text == "pi" or text == "Pi":
+            self.pos += 1
+            return Node("const", (), "pi", -1, self.span_from(start))
+        if text in GREEK and not self.units:
+            self.pos += 1
+            return self.subscripted(text, start)
+        if text in ("inf", "infinity", "oo") and not self.units:
+            self.pos += 1
+            return Node("const", (), "inf", -1, self.span_from(start))
+        if token.math and len(text) <= (3 if self.units else 4) and text.isascii():
+            if self.integrals and len(text) == 2 and text[0] == "d":
+                raise ParseFailure("parse")
+            if self.units and text.lower() in STOP_WORDS:
+                raise ParseFailure("word")
+            if not self.units and self._prose(token):
+                raise ParseFailure("word")
+            if self.units and text.isupper():
+                return self._named(text, start)  # AB is a segment, no product
+            # letters side by side are a product
+            self.pos += 1
+            node: Node | None = None
+            at = token.start
+            for i, letter in enumerate(text):
+                span = (at + i, at + i + 1)
+                if i == len(text) - 1 and self.at_op("_"):
+                    leaf = self.subscripted(letter, start)
+                else:
+                    leaf = Node("const" if letter == "e" else "name", (), letter, -1, span)
+                node = leaf if node is None else Node("mul", (node, leaf), None, -1, span)
+            assert node is not None
+            node.span = self.span_from(start)
+            return node
+        raise ParseFailure("word")
+
+    def _named(self, text: str, start: int) -> Node:
+        self.pos += 1
+        return self.subscripted(text, start)
+
+    def _letter(self, token: Token, start: int) -> Node:
+        text = token.text
+        following = self.peek(1)
+        if self.units and not token.math and text in _NOT_NAMES and not _operates(following):
+            raise ParseFailure("word")
+        if following.kind == "op" and not following.gap:
+            if following.text == "(" and text in _FUNCTION_LETTERS:
+                self.pos += 1
+                return Node("call", self.arguments(), text, -1, self.span_from(start))
+            if following.text == "(" and text == "C" and self._two_arguments():
+                self.pos += 1
+                return Node("call", self.arguments(), "binom", -1, self.span_from(start))
+            if following.text == "'":
+                self.pos += 1
+                primes = 0
+                while self.at_op("'"):
+                    primes += 1
+                    self.pos += 1
+                if self.at_op("("):
+                    args = self.arguments()
+                    return Node("call", args, text + "'" * primes, -1, self.span_from(start))
+                return Node("name", (), text + "'" * primes, -1, self.span_from(start))
+        self.pos += 1
+        if text == "e" and not self.at_op("_") and (not self.units or self.at_op("^")):
+            return Node("const", (), "e", -1, self.span_from(start))
+        if text == "i" and not self.at_op("_") and not self.units:
+            return Node("const", (), "i", -1, self.span_from(start))
+        return self.subscripted(text, start)
+
+    def _two_arguments(self) -> bool:
+        return (
+            self.peek(2).kind in ("num", "word")
+            and self.peek(3).kind == "op"
+            and self.peek(3).text == ","
+        )
+
+    def arguments(self) -> tuple[Node, ...]:
+        """Read ``(a, b, …)``."""
+        self.expect("(")
+        args = [self.expression()]
+        while self.at_op(",") or self.at_op(";"):
+            self.pos += 1
+            args.append(self.expression())
+        self.expect(")")
+        return tuple(args)
+
+    def _bracket(self, token: Token, start: int) -> Node:
+        text = token.text
+        if text in ("(", "["):
+            close = ")" if text == "(" else "]"
+            self.pos += 1
+            bars, self.bars = self.bars, 0
+            inner = self.expression()
+            self.bars = bars
+            self.expect(close)
+            # brackets keep their own extent, so that a unit after them is seen
+            inner_span = self.span_from(start)
+            copy = Node(inner.kind, inner.args, inner.value, inner.places, inner_span)
+            if inner.kind == "num" and inner.places == -2:
+                copy.places = -1
+            return Node("paren", (copy,), None, -1, inner_span)
+        if text == "{":
+            return self.group()
+        if text == "|" and self.bars == 0:
+            self.pos += 1
+            self.bars += 1
+            inner = self.expression()
+            self.bars -= 1
+            self.expect("|")
+            return Node("call", (inner,), "abs", -1, self.span_from(start))
+        if text in ("⌊", "⌈"):
+            self.pos += 1
+            inner = self.expression()
+            self.expect("⌋" if text == "⌊" else "⌉")
+            function = "floor" if text == "⌊" else "ceil"
+            return Node("call", (inner,), function, -1, self.span_from(start))
+        if text == "√":
+            self.pos += 1
+            inner = self.primary()
+            return Node("call", (inner,), "sqrt", -1, self.span_from(start))
+        if text in ("π", "∞"):
+            self.pos += 1
+            value = "pi" if text == "π" else "inf"
+            return Node("const", (), value, -1, self.span_from(start))
+        if text in UNICODE_LETTERS:
+            self.pos += 1
+            return self.subscripted(UNICODE_LETTERS[text], start)
+        raise ParseFailure("parse")
+
+
+def _money_value(token: Token) -> bool:
+    """True for what may stand behind a currency sign."""
+    if token.kind == "op":
+        return token.text == "("
+    return token.kind == "num" or (token.kind == "cmd" and token.text in _FACTOR_COMMANDS)
+
+
+def _operates(token: Token) -> bool:
+    """True for a sign that makes the letter before it a variable, not an article."""
+    return token.kind == "rel" or (token.kind == "op" and token.text in ("+", "-", "*", "/", "^"))
+
+
+_FACTOR_COMMANDS = word_set(
+    """frac dfrac tfrac cfrac sqrt binom dbinom tbinom pi infty boxed fbox overline det"""
+)
+
+
+def parse_expression(text: str, *, units: bool = False, math: bool = True) -> Node | None:
+    """Read a whole text as one expression; None if it is not one."""
+    reader = Grammar(tokenize(text, math=math), units=units)
+    try:
+        node = reader.expression()
+    except ParseFailure:
+        return None
+    return node if reader.pos == reader.count else None

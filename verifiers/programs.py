@@ -1,0 +1,274 @@
+"""CodeVerifier: does a program pass its tests?
+
+Every test runs the program in a fresh confined process. Output and return values are compared
+here, in the caller; only assert-style tests share a process with the program they test, and a
+program that exits, or ends without reaching the end of its tests, has not passed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from treerl.verdict import ToolCall, Verdict
+
+from .execute import ExecutionResult, PythonExecutor
+from .snippets import same_output
+from .stats import VerifierStats
+
+__all__ = ["CodeTest", "CodeVerdict", "CodeVerifier", "extract_program"]
+
+_FENCE = re.compile(r"```(?:python|py|python3)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class CodeTest:
+    """One test: text in and out, a call and its value, or assertions.
+
+    Attributes:
+        stdin, stdout: For a program that reads and prints.
+        function, args, expected: For a function call; ``expected`` is JSON data.
+        assertion: Code that raises where the program is wrong.
+    """
+
+    stdin: str = ""
+    stdout: str | None = None
+    function: str = ""
+    args: tuple[Any, ...] = ()
+    expected: Any = None
+    assertion: str = ""
+
+    @classmethod
+    def prints(cls, stdin: str, stdout: str) -> Self:
+        """A test of a whole program."""
+        return cls(stdin=stdin, stdout=stdout)
+
+    @classmethod
+    def returns(cls, function: str, args: Sequence[Any], expected: Any) -> Self:
+        """A test of one call."""
+        return cls(function=function, args=tuple(args), expected=expected)
+
+    @classmethod
+    def holds(cls, assertion: str) -> Self:
+        """A test by assertions."""
+        return cls(assertion=assertion)
+
+
+@dataclass(frozen=True, slots=True)
+class CodeVerdict:
+    """Outcome of a program against its tests.
+
+    Attributes:
+        passed: True if every test passed, False if one failed, None without a program or tests.
+        reason: "passed", "failed", "error", "timeout", "limit", "no_program", "no_tests".
+        n_passed, n_tests: Counts over the tests that ran and all tests.
+        program: The program found in the response.
+        calls: One tool call a test that ran.
+    """
+
+    passed: bool | None
+    reason: str
+    n_passed: int = 0
+    n_tests: int = 0
+    program: str | None = None
+    calls: tuple[ToolCall, ...] = ()
+    wall_time_s: float = field(default=0.0, compare=False)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The same in the three words."""
+        if self.passed is None:
+            return Verdict.UNVERIFIABLE
+        return Verdict.SUPPORTED if self.passed else Verdict.REFUTED
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON object without the time."""
+        return {
+            "schema": 1,
+            "passed": self.passed,
+            "reason": self.reason,
+            "n_passed": self.n_passed,
+            "n_tests": self.n_tests,
+            "program": self.program,
+            "calls": [call.to_json() for call in self.calls],
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        """Restore a verdict from :meth:`to_json`."""
+        calls = tuple(ToolCall.from_json(call) for call in data["calls"])
+        names = ("passed", "reason", "n_passed", "n_tests", "program")
+        return cls(**{name: data[name] for name in names}, calls=calls)
+
+
+def extract_program(response: str, *, think_end: str = "</think>") -> str | None:
+    """Return the last code block after the reasoning; a response without fences is no program."""
+    cut = response.rfind(think_end)
+    text = response[cut + len(think_end) :] if cut >= 0 else response
+    blocks = _FENCE.findall(text)
+    return blocks[-1] if blocks else None
+
+
+class CodeVerifier:
+    """Runs programs against tests; thread-safe, picklable, never raises for model text.
+
+    Args:
+        executor: Sandbox to share; one of its own if None.
+        wall_s, cpu_s, memory_mb: Limits of one test.
+        stop_at_first_failure: Do not run the tests after the first that fails.
+        require_isolation: As in :class:`PythonExecutor`; used for the verifier's own sandbox.
+    """
+
+    name = "treerl.code/1"
+
+    def __init__(
+        self,
+        *,
+        executor: PythonExecutor | None = None,
+        wall_s: float = 4.0,
+        cpu_s: int = 3,
+        memory_mb: int = 512,
+        stop_at_first_failure: bool = True,
+        require_isolation: str = "none",
+    ) -> None:
+        self.wall_s = wall_s
+        self.cpu_s = cpu_s
+        self.memory_mb = memory_mb
+        self.stop_at_first_failure = stop_at_first_failure
+        self.require_isolation = require_isolation
+        self.stats = VerifierStats()
+        self._owns = executor is None
+        if executor is None:
+            executor = PythonExecutor(require_isolation=require_isolation)  # type: ignore[arg-type]
+        self._executor = executor
+
+    def __getstate__(self) -> dict[str, Any]:
+        names = ("wall_s", "cpu_s", "memory_mb", "stop_at_first_failure", "require_isolation")
+        state = {name: getattr(self, name) for name in names}
+        state["executor"] = None if self._owns else self._executor
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
+
+    def __enter__(self) -> CodeVerifier:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the verifier's own sandbox."""
+        if self._owns:
+            self._executor.close()
+
+    def verify(
+        self, response: str, tests: Sequence[CodeTest], *, is_program: bool = False
+    ) -> CodeVerdict:
+        """Run a response's program against tests.
+
+        Args:
+            response: Model text with a code block, or the program itself.
+            tests: What it must do.
+            is_program: Take ``response`` as the program.
+        """
+        began = time.perf_counter()
+        program = response if is_program else extract_program(response)
+        if program is None:
+            verdict = CodeVerdict(None, "no_program", 0, len(tests))
+        elif not tests:
+            verdict = CodeVerdict(None, "no_tests", 0, 0, program)
+        else:
+            verdict = self._run(program, tests)
+        spent = time.perf_counter() - began
+        self.stats.count(verdict.verdict, verdict.reason, verdict.calls, spent)
+        return CodeVerdict(
+            verdict.passed, verdict.reason, verdict.n_passed, verdict.n_tests, verdict.program,
+            verdict.calls, spent,
+        )  # fmt: skip
+
+    def _run(self, program: str, tests: Sequence[CodeTest]) -> CodeVerdict:
+        calls: list[ToolCall] = []
+        passed = 0
+        reason = "passed"
+        for test in tests:
+            outcome, call = self._one(program, test)
+            calls.append(call)
+            if outcome == "passed":
+                passed += 1
+                continue
+            if reason == "passed":
+                reason = outcome
+            if self.stop_at_first_failure:
+                break
+        return CodeVerdict(
+            passed == len(tests), reason, passed, len(tests), program[:20_000], tuple(calls)
+        )
+
+    def _one(self, program: str, test: CodeTest) -> tuple[str, ToolCall]:
+        if test.stdout is not None:
+            result = self._execute(program, test.stdin, "treerl_no_value")
+            call = result.to_call(program)
+            if result.status != "ok":
+                return _failure(result), call
+            return ("passed" if same_output(result.stdout, test.stdout) else "failed"), call
+        # the name under which success is reported is drawn anew, so no program can know it
+        name = f"treerl_{secrets.token_hex(8)}"
+        if test.function:
+            call_text = f"{test.function}(*{_literal(list(test.args))})"
+            code = f"{program}\n{name} = {call_text}\n"
+            result = self._execute(code, test.stdin, name)
+            call = result.to_call(f"{program}\n{call_text}")
+            if result.status != "ok":
+                return _failure(result), call
+            return ("passed" if _same_value(result.value, test.expected) else "failed"), call
+        code = f"{program}\n{test.assertion}\n{name} = True\n"
+        result = self._execute(code, test.stdin, name)
+        call = result.to_call(f"{program}\n{test.assertion}")
+        if result.status != "ok":
+            return (
+                "failed" if result.error.startswith("AssertionError") else _failure(result)
+            ), call
+        return ("passed" if result.value is True else "failed"), call
+
+    def _execute(self, code: str, stdin: str, name: str) -> ExecutionResult:
+        return self._executor.run(
+            code,
+            stdin=stdin,
+            cpu_s=self.cpu_s,
+            wall_s=self.wall_s,
+            memory_mb=self.memory_mb,
+            result_names=(name,),
+        )
+
+
+def _failure(result: ExecutionResult) -> str:
+    return result.status if result.status in ("timeout", "limit") else "error"
+
+
+def _literal(value: Any) -> str:
+    """JSON data as a Python literal."""
+    return repr(json.loads(json.dumps(value)))
+
+
+def _same_value(value: Any, expected: Any) -> bool:
+    """Equal as JSON data; ints and floats compare by value, floats to 1e-9 relative."""
+    expected = json.loads(json.dumps(expected))
+    if isinstance(value, bool) or isinstance(expected, bool):
+        return value is expected
+    if isinstance(value, int | float) and isinstance(expected, int | float):
+        if isinstance(value, int) and isinstance(expected, int):
+            return value == expected
+        return abs(value - expected) <= 1e-9 * max(1.0, abs(value), abs(expected))
+    if isinstance(value, list) and isinstance(expected, list):
+        return len(value) == len(expected) and all(map(_same_value, value, expected))
+    if isinstance(value, dict) and isinstance(expected, dict):
+        return value.keys() == expected.keys() and all(
+            _same_value(value[k], expected[k]) for k in value
+        )
+    return type(value) is type(expected) and bool(value == expected)

@@ -1,0 +1,481 @@
+"""StepVerifier: what tools can say about one reasoning step.
+
+A step is text and text only; it is read, never run. Closed arithmetic is judged in this process
+with exact rationals; what needs sympy or z3 goes to a worker that can be killed, and code that a
+step contains goes to the sandbox.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+from treerl.verdict import Claim, ClaimVerdict, StepVerdict, Strength, Verdict
+
+from .algebra import claims_identity, find_rewritings, judge_identity, matches_far_away
+from .arithmetic import judge_link, transform
+from .calculus import CalculusClaim, find_calculus, has_calculus, link_task
+from .chains import Side, scan
+from .closed import (
+    Link,
+    collect_numbers,
+    judge_closed,
+    links_of,
+    states_something,
+)
+from .cues import cues_for, is_hypothetical, unsourced_numbers
+from .identity import Sampled
+from .parser.evaluate import is_closed
+from .parser.nodes import Node, free_names, render, to_wire
+from .parser.tokens import Token, tokenize
+from .pool import WorkerPool
+from .snippets import judge_code
+from .solving import (
+    find_value_claims,
+    judge_relation,
+    judge_values,
+    link_claim,
+    premises_for,
+    to_claim_verdict,
+)
+from .statements import Statement, find_statements
+from .stats import VerifierStats
+from .symbolic import ask, ask_equal
+from .verdicts import combine, fraction_call, make
+
+__all__ = ["StepVerifier", "Translator"]
+
+MAX_STEP_CHARS = 20_000
+MAX_CLAIMS = 200
+TOOLS = ("fraction", "sympy", "z3", "python")
+
+Translator = Callable[[str, str, Sequence[str]], Sequence[str]]
+"""(step, problem, earlier steps) -> claims as text in the grammar, never verdicts."""
+
+
+class StepVerifier:
+    """Judges single reasoning steps; thread-safe, deterministic, never raises for model text.
+
+    Args:
+        tools: Which tools may be used; "fraction" alone never starts a process.
+        translator: Turns a step into further claims; what it says is stored and judged, and its
+            verdicts are never stronger than partial.
+        pool: Workers to share; one of its own, started when first needed, if None.
+        wall_s: Seconds that the tools may spend on one claim.
+    """
+
+    name = "treerl.step/1"
+
+    def __init__(
+        self,
+        *,
+        tools: Sequence[str] = TOOLS,
+        translator: Translator | None = None,
+        pool: WorkerPool | None = None,
+        wall_s: float = 3.0,
+    ) -> None:
+        unknown = set(tools) - set(TOOLS)
+        if unknown:
+            raise ValueError(f"unknown tools {sorted(unknown)}; choose from {', '.join(TOOLS)}")
+        self.tools = tuple(tool for tool in TOOLS if tool in tools)
+        self.translator = translator
+        self.wall_s = wall_s
+        self.stats = VerifierStats()
+        self._owns_pool = pool is None
+        self._pool = pool if pool is not None else WorkerPool(wall_s=wall_s)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            "tools": self.tools,
+            "translator": self.translator,
+            "wall_s": self.wall_s,
+            "pool": None if self._owns_pool else self._pool,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
+
+    def __enter__(self) -> StepVerifier:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the verifier's own workers; a shared pool is left alone."""
+        if self._owns_pool:
+            self._pool.close()
+
+    def extract_claims(self, step: str) -> list[Claim]:
+        """Return the claims of a step that need no context, without calling any tool."""
+        return [
+            judged.claim
+            for judged in StepVerifier(tools=("fraction",))._judge_step(step, "", ())[0]
+        ]
+
+    def verify(
+        self, step: str, *, problem: str = "", previous_steps: Sequence[str] = ()
+    ) -> StepVerdict:
+        """Return what the tools say about ``step``.
+
+        Args:
+            step: The step's text.
+            problem: The problem statement, for carry-over and entailment.
+            previous_steps: The steps before it, oldest first.
+        """
+        began = time.perf_counter()
+        unsourced: tuple[str, ...] = ()
+        if len(step) > MAX_STEP_CHARS:
+            claims: list[ClaimVerdict] = []
+            verdict, reason, strength = Verdict.UNVERIFIABLE, "limit", None
+        else:
+            try:
+                claims, unsourced = self._judge_step(step, problem, previous_steps)
+                verdict, reason, strength = combine(claims)
+            except RecursionError:  # the caller was deep in its own recursion already
+                claims = []
+                verdict, reason, strength = Verdict.UNVERIFIABLE, "limit", None
+        spent = time.perf_counter() - began
+        calls = tuple(call for claim in claims for call in claim.calls)
+        self.stats.count(verdict, reason, calls, spent)
+        return StepVerdict(verdict, reason, strength, tuple(claims), unsourced, self.name, spent)
+
+    def verify_solution(
+        self, steps: Sequence[str], *, problem: str = "", stop_at_first_refuted: bool = False
+    ) -> list[StepVerdict]:
+        """Judge the steps of a solution in order.
+
+        Args:
+            steps: All steps.
+            problem: The problem statement.
+            stop_at_first_refuted: End the list with the first refuted step.
+        """
+        verdicts: list[StepVerdict] = []
+        for i, step in enumerate(steps):
+            verdicts.append(self.verify(step, problem=problem, previous_steps=steps[:i]))
+            if stop_at_first_refuted and verdicts[-1].verdict is Verdict.REFUTED:
+                break
+        return verdicts
+
+    # -- one step -----------------------------------------------------------------------------
+    def _judge_step(
+        self, step: str, problem: str, previous: Sequence[str]
+    ) -> tuple[list[ClaimVerdict], tuple[str, ...]]:
+        tokens = tokenize(step)
+        found: list[ClaimVerdict] = []
+        operands: list[tuple[str, Fraction]] = []
+        results: set[Fraction] = set()
+        opens: list[Link] = []
+        for chain in scan(tokens):
+            for link in links_of(chain):
+                if len(found) >= MAX_CLAIMS:
+                    break
+                if is_closed(link.left.node) and is_closed(link.right.node):
+                    judged = self._closed(step, tokens, link)
+                    if judged is not None:
+                        found.append(judged)
+                        collect_numbers(link, operands, results)
+                else:
+                    opens.append(link)
+        covered = [claim.claim.span for claim in found]
+        for statement in find_statements(step):
+            if not any(a < statement.end and statement.start < b for a, b in covered):
+                judged = _judge_statement(step, statement)
+                if judged is not None:
+                    found.append(judged)
+        for code in judge_code(step, self.tools, self.wall_s):
+            found.append(code)
+        found += self._with_variables(step, tokens, opens, problem, previous)
+        if self.translator is not None:
+            found += self._translated(step, problem, previous)
+        found.sort(key=lambda claim: claim.claim.span)
+        return found, unsourced_numbers(operands, results, problem, tuple(previous))
+
+    def _closed(self, step: str, tokens: list[Token], link: Link) -> ClaimVerdict | None:
+        if link.chain.modulus is None and (not states_something(link) or link.relation == "≡"):
+            return None
+        judged = judge_closed(step, tokens, link)
+        if (
+            judged.verdict is Verdict.UNVERIFIABLE
+            and judged.reason in ("unsupported", "irrational", "undecided", "free_variable")
+            and link.relation == "="
+            and "sympy" in self.tools
+            and (has_calculus(link.left.node) or has_calculus(link.right.node) or _complex(link))
+        ):
+            return self._by_sympy(step, link)
+        return judged
+
+    def _by_sympy(self, step: str, link: Link) -> ClaimVerdict:
+        left, right = link.left.node, link.right.node
+        start, end = link.span
+        outcome = ask_equal(self._pool, left, right, self.wall_s)
+        kind = "calculus" if has_calculus(left) or has_calculus(right) else "identity"
+        claim = Claim(
+            kind, step[start:end], (start, end), render(left), link.relation, render(right)
+        )
+        if outcome.equal:
+            return make(claim, Verdict.SUPPORTED, outcome.reason, "partial", calls=outcome.calls)
+        if outcome.equal is None:
+            return make(claim, Verdict.UNVERIFIABLE, outcome.reason, None, calls=outcome.calls)
+        closed = is_closed(left) and is_closed(right)
+        if link.cut or is_hypothetical(step, start, end, closed=closed) or not closed:
+            return make(claim, Verdict.UNVERIFIABLE, "cut_context", None, calls=outcome.calls)
+        return make(claim, Verdict.REFUTED, "unequal", "partial", calls=outcome.calls)
+
+    # -- claims with variables ----------------------------------------------------------------
+    def _with_variables(
+        self,
+        step: str,
+        tokens: list[Token],
+        opens: list[Link],
+        problem: str,
+        previous: Sequence[str],
+    ) -> list[ClaimVerdict]:
+        found: list[ClaimVerdict] = []
+        calculus = (
+            list(find_calculus(step, tokens, [problem, *previous])) if "sympy" in self.tools else []
+        )
+        spans = [(claim.start, claim.end) for claim in calculus]
+        found += [self._calculus(step, claim) for claim in calculus]
+        own: list[Node] = []
+        for link in opens[:40]:
+            if any(a < link.span[1] and link.span[0] < b for a, b in spans):
+                continue
+            judged, relation = self._open(step, link, problem, previous, own)
+            if judged is not None:
+                found.append(judged)
+            if relation is not None:
+                own.append(relation)
+        for rewriting in find_rewritings(tokens):
+            judged = _judge_rewriting(
+                step,
+                rewriting.left.start,
+                rewriting.right.end,
+                rewriting.left.node,
+                rewriting.right.node,
+            )
+            if judged is not None:
+                found.append(judged)
+        if "z3" in self.tools and problem:
+            found += self._values(step, problem, previous)
+        return found
+
+    def _open(
+        self, step: str, link: Link, problem: str, previous: Sequence[str], own: list[Node]
+    ) -> tuple[ClaimVerdict | None, Node | None]:
+        """Judge one link with variables; returns its verdict and the relation it adds."""
+        left, right = link.left.node, link.right.node
+        start, end = link.span
+        if link.cut or link.chain.modulus is not None:
+            return None, None
+        task = link_task(left, right) if "sympy" in self.tools else None
+        if task is not None:
+            name, of, claimed, variable = task
+            claim = CalculusClaim(name, start, end, of, claimed, variable)
+            return self._calculus(step, claim), None
+        if link.relation == "=" and (has_calculus(left) or has_calculus(right)):
+            if "sympy" not in self.tools:
+                return None, None
+            return self._by_sympy(step, link), None
+        if link.relation == "=" and "sympy" in self.tools and _imaginary(left, right):
+            whole = Link(
+                _with_node(link.left, _as_constant(left)),
+                "=",
+                _with_node(link.right, _as_constant(right)),
+                link.chain,
+                link.index,
+            )
+            judged = self._by_sympy(step, whole)
+            if judged.verdict is Verdict.SUPPORTED:
+                return judged, None
+        if link.relation == "=":
+            sampled = judge_identity(left, right)
+            if sampled is not None and sampled.equal:
+                return _identity_verdict(step, start, end, left, right, sampled), None
+            if (
+                sampled is not None
+                and sampled.equal is False
+                and claims_identity(step, start, end, left, right)
+                and not is_hypothetical(step, start, end, closed=True)
+            ):
+                return _identity_verdict(step, start, end, left, right, sampled), None
+        relation = link_claim(link)
+        if relation is None or "z3" not in self.tools:
+            return None, relation
+        if is_hypothetical(step, start, end, closed=False):
+            return None, relation
+        premises = premises_for(problem, previous, step, own)
+        solved = judge_relation(
+            relation,
+            premises,
+            self._pool,
+            self.wall_s,
+            may_refute=_assigns(relation) and not _alternative(step, start, end),
+        )
+        if solved is None or solved.reason == "restated":
+            return None, relation
+        judged = to_claim_verdict(step, start, end, relation, solved, "solve")
+        return judged, None if solved.verdict is Verdict.REFUTED else relation
+
+    def _calculus(self, step: str, claim: CalculusClaim) -> ClaimVerdict:
+        payload = {"of": to_wire(claim.of), "claimed": to_wire(claim.claimed), "name": claim.name}
+        query = f"{claim.task}({render(claim.of)}, {claim.name}) = {render(claim.claimed)}"
+        reply, call = ask(self._pool, "sympy", claim.task, payload, query, self.wall_s)
+        record = Claim(
+            "calculus", step[claim.start : claim.end], (claim.start, claim.end),
+            f"{claim.task}({render(claim.of)}, {claim.name})", "=", render(claim.claimed),
+        )  # fmt: skip
+        equal = reply.result.get("equal") if reply.status == "ok" else None
+        if equal is None:
+            reason = "limit" if reply.status in ("timeout", "memory", "killed") else "undecided"
+            return make(record, Verdict.UNVERIFIABLE, reason, None, calls=(call,))
+        if equal:
+            return make(record, Verdict.SUPPORTED, "equal", "partial", calls=(call,))
+        if is_hypothetical(step, claim.start, claim.end, closed=True):
+            return make(record, Verdict.UNVERIFIABLE, "hypothetical", None, calls=(call,))
+        return make(record, Verdict.REFUTED, "unequal", "partial", calls=(call,))
+
+    def _values(self, step: str, problem: str, previous: Sequence[str]) -> list[ClaimVerdict]:
+        premises = premises_for(problem, previous, step, ())
+        if not premises.problem.relations:
+            return []
+        found = []
+        for claim in find_value_claims(step, premises):
+            fair = not is_hypothetical(step, claim.start, claim.end, closed=False)
+            solved = judge_values(claim, premises, self._pool, self.wall_s, may_refute=fair)
+            if solved is not None:
+                found.append(to_claim_verdict(step, claim.start, claim.end, None, solved, "solve"))
+        return found
+
+    def _translated(self, step: str, problem: str, previous: Sequence[str]) -> list[ClaimVerdict]:
+        """Judge a translator's claims; its word is never stronger than partial."""
+        assert self.translator is not None
+        plain = StepVerifier(tools=self.tools, pool=self._pool, wall_s=self.wall_s)
+        found = []
+        for text in list(self.translator(step, problem, tuple(previous)))[:20]:
+            if not isinstance(text, str) or len(text) > MAX_STEP_CHARS:
+                continue
+            claims, _ = plain._judge_step(text, problem, previous)
+            for judged in claims:
+                record = Claim(
+                    f"translated:{judged.claim.kind}",
+                    judged.claim.text,
+                    (0, len(step)),
+                    judged.claim.lhs,
+                    judged.claim.relation,
+                    judged.claim.rhs,
+                    judged.claim.premises,
+                )
+                strength: Strength | None = None if judged.strength is None else "partial"
+                found.append(
+                    ClaimVerdict(
+                        record,
+                        judged.verdict,
+                        judged.reason,
+                        strength,
+                        judged.reading,
+                        judged.calls,
+                    )
+                )
+        return found
+
+
+def _imaginary(left: Node, right: Node) -> bool:
+    """True where ``i`` may be the imaginary unit: it stands alone, without other single indices."""
+    names = free_names(left) | free_names(right)
+    return "i" in names and not names & {"j", "k", "n"}
+
+
+def _as_constant(node: Node) -> Node:
+    unit = Node("const", (), "i")
+    return transform(node, lambda n: unit if n.kind == "name" and n.value == "i" else None)
+
+
+def _with_node(side: Side, node: Node) -> Side:
+    return Side(node, side.first, side.last, side.start, side.end)
+
+
+def _complex(link: Link) -> bool:
+    return any(
+        n.kind == "const" and n.value == "i"
+        for side in (link.left, link.right)
+        for n in side.node.walk()
+    )
+
+
+def _assigns(relation: Node) -> bool:
+    """True for ``x = 5``: only a value may be refuted by the problem, never an equation."""
+    left, right = relation.args
+    return relation.value == "=" and (
+        (left.kind == "name" and not free_names(right))
+        or (right.kind == "name" and not free_names(left))
+    )
+
+
+def _alternative(step: str, start: int, end: int) -> bool:
+    """True where the claim is one of several cases joined by "or"."""
+    around = step[max(0, start - 40) : start] + " | " + step[end : end + 40]
+    return re.search(r"\bor\b|\\lor|\bcases?\b|\beither\b", around, re.IGNORECASE) is not None
+
+
+def _identity_verdict(
+    step: str, start: int, end: int, left: Node, right: Node, sampled: Sampled
+) -> ClaimVerdict:
+    """Record of a comparison at points: agreement is partial, one witness is exact."""
+    claim = Claim("identity", step[start:end], (start, end), render(left), "=", render(right))
+    query = f"{render(left)} = {render(right)}"
+    if sampled.equal:
+        call = fraction_call(query, f"agrees at {sampled.points} points")
+        return make(claim, Verdict.SUPPORTED, "identity", "partial", calls=(call,))
+    witness = ", ".join(f"{name} = {value}" for name, value in sampled.witness)
+    call = fraction_call(query, f"differs at {witness}")
+    return make(claim, Verdict.REFUTED, "no_identity", "exact", f"differs at {witness}", (call,))
+
+
+def _judge_rewriting(
+    step: str, start: int, end: int, left: Node, right: Node
+) -> ClaimVerdict | None:
+    sampled = judge_identity(left, right)
+    if sampled is None or sampled.equal is None:
+        return None
+    if sampled.equal is False:
+        if free_names(left) != free_names(right) or not matches_far_away(left, right):
+            return None
+        if is_hypothetical(step, start, end, closed=True):
+            return None
+    return _identity_verdict(step, start, end, left, right, sampled)
+
+
+def _judge_statement(step: str, statement: Statement) -> ClaimVerdict | None:
+    """Judge a claim in words."""
+    start, end = statement.start, statement.end
+    text = step[start:end]
+    if statement.holds is not None:
+        claim = Claim(statement.kind, text, (start, end), statement.query, "is", str(True))
+        call = fraction_call(statement.query, str(statement.holds), tool="python")
+        if statement.holds:
+            return make(claim, Verdict.SUPPORTED, "holds", "partial", statement.query, (call,))
+        if is_hypothetical(step, start, end, closed=True):
+            return make(claim, Verdict.UNVERIFIABLE, "hypothetical", None, statement.query, (call,))
+        return make(claim, Verdict.REFUTED, "fails", "exact", statement.query, (call,))
+    left, right = statement.left, statement.right
+    assert left is not None
+    assert right is not None
+    judgement = judge_link(left, statement.relation, right, cues_for(step, start, end))
+    claim = Claim(
+        statement.kind, text, (start, end), render(left), statement.relation, render(right)
+    )
+    call = fraction_call(
+        f"{render(left)} {statement.relation} {render(right)}", str(judgement.holds)
+    )
+    if judgement.holds:
+        return make(
+            claim, Verdict.SUPPORTED, judgement.reason, "partial", judgement.reading, (call,)
+        )
+    if judgement.holds is None or is_hypothetical(step, start, end, closed=True):
+        reason = judgement.reason if judgement.holds is None else "hypothetical"
+        return make(claim, Verdict.UNVERIFIABLE, reason, None, judgement.reading, (call,))
+    return make(claim, Verdict.REFUTED, judgement.reason, "exact", judgement.reading, (call,))

@@ -1,0 +1,259 @@
+"""The process that untrusted Python is forked from; run as a file, never imported.
+
+It preloads modules, confines itself with landlock, and then forks one child a snippet. The child
+gives up everything else, runs the snippet once and reports one JSON record; no state outlives it.
+"""
+
+from __future__ import annotations
+
+import errno
+import gc
+import io
+import json
+import os
+import select
+import signal
+import struct
+import sys
+import time
+from typing import Any
+
+_HEADER = struct.Struct(">I")
+_STANDARD = """math cmath fractions decimal itertools functools collections statistics random re
+string json heapq bisect operator copy datetime typing dataclasses enum traceback linecache
+contextlib abc array calendar textwrap time"""
+MAX_RECORD = 1 << 22
+
+
+class OutputLimit(Exception):
+    """The snippet wrote more than it may."""
+
+
+class _Capped(io.TextIOBase):
+    """A text stream that keeps a bounded amount and then refuses."""
+
+    def __init__(self, limit: int) -> None:
+        self.parts: list[str] = []
+        self.left = limit
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        if not isinstance(text, str):
+            raise TypeError("text expected")
+        self.parts.append(text[: max(self.left, 0)])
+        self.left -= len(text)
+        if self.left < 0:
+            raise OutputLimit("output limit")
+        return len(text)
+
+    def flush(self) -> None:
+        pass
+
+    def text(self) -> str:
+        return "".join(self.parts)
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    """A value as JSON data; exact types only, so that no class of the snippet is consulted."""
+    kind = type(value)
+    if value is None or kind in (bool, str):
+        return value
+    if kind is int:
+        return value if abs(value) < 10**300 else None
+    if kind is float:
+        return value if value == value and abs(value) != float("inf") else str(value)
+    if depth > 20:
+        return None
+    if kind in (list, tuple):
+        return [_plain(item, depth + 1) for item in value[:10_000]]
+    if kind in (set, frozenset):
+        try:
+            return [_plain(item, depth + 1) for item in sorted(value)[:10_000]]
+        except TypeError:
+            return [_plain(item, depth + 1) for item in list(value)[:10_000]]
+    if kind is dict:
+        return {
+            str(k): _plain(v, depth + 1)
+            for k, v in list(value.items())[:10_000]
+            if type(k) in (str, int)
+        }
+    module = getattr(kind, "__module__", "")
+    if (module, kind.__name__) in (("fractions", "Fraction"), ("decimal", "Decimal")):
+        return str(value)
+    if module.startswith("sympy.") and kind.__name__ in (
+        "Integer",
+        "Rational",
+        "Zero",
+        "One",
+        "Half",
+    ):
+        return str(value)
+    return {"__type__": kind.__name__}
+
+
+def _child(request: dict[str, Any], writer: int, confine: Any) -> None:
+    """Run one snippet; never returns."""
+    out, err = _Capped(int(request["max_output"])), _Capped(65_536)
+    record: dict[str, Any] = {"status": "ok", "error": None, "value": None}
+    source = request["code"]
+    names = request["result_names"]
+    sys.stdin = io.StringIO(request["stdin"])
+    sys.stdout, sys.stderr = out, err
+    confine(request)
+    space: dict[str, Any] = {"__name__": "__main__", "__builtins__": __builtins__}
+    try:
+        exec(compile(source, "<snippet>", "exec", dont_inherit=True), space)
+        for name in names:
+            if name in space:
+                record["value"] = _plain(space[name])
+                record["value_name"] = name
+                break
+    except OutputLimit:
+        record["status"], record["error"] = "limit", "OutputLimit: output limit"
+    except MemoryError:
+        record["status"], record["error"] = "limit", "MemoryError"
+    except BaseException as problem:  # SystemExit and KeyboardInterrupt of the snippet included
+        record["status"] = "error"
+        try:
+            record["error"] = f"{type(problem).__name__}: {problem}"[:2000]
+        except BaseException:
+            record["error"] = "an exception that cannot be shown"
+    try:
+        record["stdout"], record["stderr"] = out.text(), err.text()
+        data = json.dumps(record).encode("utf-8", "replace")
+    except BaseException:
+        data = b'{"status": "error", "error": "the record could not be written"}'
+    data = data[:MAX_RECORD]
+    try:
+        while data:
+            data = data[os.write(writer, data) :]
+    finally:
+        os._exit(0)
+
+
+def _read(fd: int, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        chunk = os.read(fd, size - len(data))
+        if not chunk:
+            os._exit(0)
+        data += chunk
+    return data
+
+
+def _collect(reader: int, deadline: float) -> tuple[bytes, bool]:
+    """Read a child's record until it closes the pipe; (data, whether time ran out)."""
+    data = bytearray()
+    poller = select.poll()
+    poller.register(reader, select.POLLIN)
+    while True:
+        left = deadline - time.monotonic()
+        if left <= 0 or not poller.poll(int(left * 1000) + 1):
+            return bytes(data), True
+        chunk = os.read(reader, 1 << 16)
+        if not chunk:
+            return bytes(data), False
+        data += chunk
+        if len(data) > MAX_RECORD:
+            return bytes(data), True
+
+
+def main() -> None:
+    """Serve snippets until the channel closes."""
+    reader, writer = os.dup(0), os.dup(1)
+    os.set_inheritable(reader, False)
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    (size,) = _HEADER.unpack(_read(reader, 4))
+    start = json.loads(_read(reader, size))
+    added = [path for path in [*start["paths"], start["root"]] if path not in sys.path]
+    sys.path.extend(added)
+    from treerl.verifiers import lockdown
+
+    for module in [*_STANDARD.split(), *start["preload"]]:
+        try:
+            __import__(module)
+        except ImportError:
+            continue
+    if start["warm"]:
+        exec(start["warm"], {"__name__": "warm"})
+    for name in [n for n in sys.modules if n.partition(".")[0] == "treerl"]:
+        del sys.modules[name]
+    if start["root"] in added:
+        sys.path.remove(start["root"])
+    seccomp = lockdown.Filter()
+    applied = {"landlock": 0, "seccomp": False, "rlimit": True}
+    if start["isolation"] != "rlimit":
+        lockdown.no_new_privileges()
+        readable = {os.path.realpath(p) for p in (sys.prefix, sys.base_prefix, sys.exec_prefix)}
+        readable |= {os.path.realpath(p) for p in sys.path if "site-packages" in p}
+        readable |= {"/usr/lib", "/lib", "/lib64", "/dev/urandom", "/dev/null", "/etc/localtime"}
+        applied["landlock"] = lockdown.apply_landlock(sorted(readable))
+        applied["seccomp"] = seccomp.ready
+    try:
+        with open("/proc/self/statm", encoding="ascii") as statm:
+            base = int(statm.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        base = int(start["base_bytes"])
+    confined = start["isolation"] != "rlimit"
+
+    def confine(request: dict[str, Any]) -> None:
+        lockdown.limit_child(int(request["cpu_s"]), base + (int(request["memory_mb"]) << 20))
+        if confined and seccomp.ready and not seccomp.install():
+            os._exit(99)  # better no answer than an unconfined one
+
+    gc.collect()
+    gc.freeze()
+    _send(writer, {"status": "ok", "applied": applied})
+    while True:
+        (size,) = _HEADER.unpack(_read(reader, 4))
+        request = json.loads(_read(reader, size))
+        child_reader, child_writer = os.pipe()
+        began = time.monotonic()
+        try:
+            pid = os.fork()
+        except OSError as problem:
+            os.close(child_reader)
+            os.close(child_writer)
+            _send(
+                writer,
+                {"status": "error", "error": f"fork: {errno.errorcode.get(problem.errno or 0)}"},
+            )
+            continue
+        if pid == 0:
+            lockdown.die_with_parent()
+            os.close(child_reader)
+            os.close(reader)
+            os.close(writer)
+            _child(request, child_writer, confine)
+        os.close(child_writer)
+        data, late = _collect(child_reader, began + float(request["wall_s"]))
+        if late:
+            os.kill(pid, signal.SIGKILL)
+        _, status, usage = os.wait4(pid, 0)
+        os.close(child_reader)
+        _send(
+            writer,
+            {
+                "record": data.decode("utf-8", "replace") if not late else "",
+                "late": late,
+                "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
+                "exit": os.WEXITSTATUS(status) if os.WIFEXITED(status) else -1,
+                "cpu_s": usage.ru_utime + usage.ru_stime,
+                "wall_s": time.monotonic() - began,
+            },
+        )
+
+
+def _send(fd: int, message: dict[str, Any]) -> None:
+    data = json.dumps(message).encode()
+    data = _HEADER.pack(len(data)) + data
+    while data:
+        data = data[os.write(fd, data) :]
+
+
+if __name__ == "__main__":
+    main()
