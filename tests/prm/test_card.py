@@ -1,0 +1,128 @@
+"""The data set card: its figures are those of the run, and it says them all."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from worlds import dice_policy, ends_in_one, problems, small_search
+
+from treerl.engines.scripted import ScriptedEngine
+from treerl.errors import ConfigError, StoreError
+from treerl.prm.card import card_figures, dataset_card
+from treerl.prm.duplicates import contamination
+from treerl.prm.formats import FORMATS, export
+from treerl.prm.fuse import Fusion
+from treerl.prm.label import StepLabel, label_tree
+from treerl.prm.pipeline import Labeler
+from treerl.problem import Problem
+from treerl.store import ProblemResult, RunFolder, RunReader
+from treerl.tree import Tree
+from treerl.verdict import StepVerdict, Verdict
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("card") / "run"
+    labeler = Labeler(reward=ends_in_one, search=small_search(simulations=24))
+    labeler.run(problems(5), ScriptedEngine(dice_policy), out)
+    return out
+
+
+def test_figures_are_those_of_the_run(run: Path) -> None:
+    figures = card_figures(run)
+    labels = [StepLabel.from_json(label) for label in RunReader(run).labels()]
+    summary = RunReader(run).summary()
+    assert summary is not None
+    kinds = ("right", "wrong", "unlabelled")
+    assert {kind: figures.labels[kind] for kind in kinds} == summary["labels"]
+    assert figures.labels["masked"] == sum(label.masked for label in labels)
+    assert figures.sources["labelled"] == summary["label_sources"]
+    assert sum(figures.sources["unlabelled"].values()) == figures.labels["unlabelled"]
+    assert figures.sources["unlabelled"].get("masked", 0) == figures.labels["masked"]
+    by_position = Counter((label.index, label.label) for label in labels)
+    for i, (right, wrong, none) in enumerate(figures.positions):
+        assert (right, wrong, none) == tuple(by_position[i, label] for label in (1, 0, None))
+    assert len(figures.positions) == 1 + max(label.index for label in labels)
+    assert figures.problems == 5
+    assert figures.duplicates.problems == 5
+    assert sum(length.steps for length in figures.lengths) == len(labels)
+
+
+def test_formats_are_counted_as_export_counts_them(run: Path, tmp_path: Path) -> None:
+    figures = card_figures(run)
+    assert [format.name for format in figures.formats] == list(FORMATS)
+    for format in figures.formats:
+        report = export(run, format.name, tmp_path / "out.jsonl")
+        assert (format.rows, format.losses) == (report.rows, report.losses)
+        assert format.left_out == report.left_out
+
+
+def masked_world(folder: Path) -> Path:
+    """A long step refuted by the tool, and a short one behind it that no rollout finishes."""
+    tree = Tree(Problem.from_text("p", "Q", "1"), (1,))
+    long = tree.add(tree.root, (2,), text=" ".join(["word"] * 15))
+    long.verdict = StepVerdict(Verdict.REFUTED, "unequal", "exact", verifier="test/1")
+    long.correct, long.total = 4, 8
+    short = tree.add(long, (3,), text="short")
+    short.correct, short.total = 0, 4
+    right = tree.add(long, (4,), text="also short")
+    right.correct, right.total = 4, 4
+    manifest = {"kind": "label", "fusion": Fusion().to_json(), "search": {"simulations": 8}}
+    with RunFolder(folder, manifest) as out:
+        labels = [label.to_json() for label in label_tree(tree, Fusion())]
+        out.add(ProblemResult(0, tree, labels))
+        out.finish(lambda results: {"problems": len(list(results))})
+    return folder
+
+
+def test_error_by_length_before_and_after_masking(tmp_path: Path) -> None:
+    figures = card_figures(masked_world(tmp_path / "run"), ["trl"])
+    ten, twenty = figures.lengths[:2]
+    assert (figures.labels["masked"], figures.sources["unlabelled"]) == (2, {"masked": 2})
+    assert (ten.longest, ten.steps, ten.before, ten.after) == (10, 2, (2, 1), (0, 0))
+    assert (twenty.longest, twenty.steps, twenty.before, twenty.after) == (20, 1, (1, 1), (1, 1))
+    text = dataset_card(tmp_path / "run", formats=["trl"])
+    assert "| 0-10 | 2 | 50.0 % | none |" in text
+    assert "| 11-20 | 1 | 100.0 % | 100.0 % |" in text
+    assert "| search: simulations | `8` |" in text
+
+
+def test_the_card_says_everything(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "held.jsonl").write_text(json.dumps({"question": "Roll."}) + "\n")
+    leaks = contamination({p.id: p.text for p in problems(5)}, [tmp_path / "held.jsonl"])
+    text = dataset_card(run, title="Dice", contamination=leaks)
+    assert text.startswith("---\ntags:\n")
+    assert "\n# Dice\n" in text
+    for heading in (
+        "Class balance",
+        "Sources",
+        "Positions",
+        "Length and error",
+        "Near-duplicates",
+        "Contamination",
+        "Formats",
+    ):
+        assert f"\n## {heading}\n" in text
+    assert "/held.jsonl | 1 | 5 |" in text
+    assert str(tmp_path) not in text
+    for name in FORMATS:
+        assert f"\n### {name}: " in text
+    assert "\n## Contamination\n" not in dataset_card(run)
+    assert r'| search: sampling.steps.delimiter | `"\n"` |' in text
+    assert dataset_card(run) == dataset_card(RunReader(run))
+
+
+def test_half_a_run_and_other_runs_get_no_card(tmp_path: Path, run: Path) -> None:
+    with RunFolder(tmp_path / "half", {"kind": "label"}):
+        pass
+    with pytest.raises(StoreError, match="is not finished"):
+        dataset_card(tmp_path / "half")
+    with RunFolder(tmp_path / "rollout", {"kind": "rollout"}) as out:
+        out.finish(lambda results: {})
+    with pytest.raises(ConfigError, match="no labels"):
+        dataset_card(tmp_path / "rollout")
+    with pytest.raises(ConfigError, match="no format 'xml'"):
+        dataset_card(run, formats=["xml"])
