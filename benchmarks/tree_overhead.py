@@ -1,8 +1,8 @@
 """Book-keeping of a tree search in nodes a second, beside treequest, in one process and one run.
 
 The generator costs next to nothing, so what is measured is the library's own work. Both sides make
-4 children a simulation. treerl is driven through ``ready()`` and ``tell()`` of its real MCTS: seeds,
-requests, completions, step cutting, duplicate folding, judge requests and the ledger are all in.
+4 children a simulation. treerl is driven through ``ready()`` and ``tell()`` of its real MCTS:
+seeds, requests, completions, step cutting, folding, judge requests and the ledger are all in.
 
     python benchmarks/tree_overhead.py [--sizes 100,1000,10000,100000] [--repeat 3] [--cap 60]
 
@@ -92,7 +92,7 @@ def make_treequest() -> tuple[Step, Count]:
     def generate(parent: object) -> tuple[str, float]:
         return "s", random() / 2**32
 
-    functions = {name: generate for name in "abcd"}
+    functions = dict.fromkeys("abcd", generate)
     search = tq.StandardMCTS(samples_per_action=1)
     state = [search.init_tree()]
 

@@ -1,0 +1,96 @@
+"""Running a labeler under a progress bar, with a Ctrl-C that loses nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from treerl.cli.console import say
+from treerl.cli.progress import LabelProgress
+from treerl.errors import EngineDied
+
+if TYPE_CHECKING:
+    from treerl.engines.base import Engine
+    from treerl.prm.pipeline import Labeler
+    from treerl.problem import Problem
+
+__all__ = ["Interrupted", "count_done", "run_labeler"]
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupted(Exception):
+    """The user ended a run; its text says what is safe and how to go on."""
+
+
+def run_labeler(
+    labeler: Labeler, problems: Sequence[Problem], engine: Engine, out: Path
+) -> dict[str, Any]:
+    """Label problems into a run folder and return the summary.
+
+    The first Ctrl-C (or SIGTERM) cancels what is under way and closes the folder; a second one
+    ends the process at once, which the folder survives just as well.
+
+    Raises:
+        Interrupted: The user ended the run.
+        EngineDied: The engine is gone.
+        StoreError: The folder is locked, belongs to another run, or cannot be written.
+    """
+    with LabelProgress(len(problems), count_done(out)) as progress:
+        try:
+            return asyncio.run(_run(labeler, problems, engine, out, progress))
+        except asyncio.CancelledError as error:
+            raise Interrupted(
+                f"stopped: {progress.done} of {progress.total} problems are finished and safe in "
+                f"{out}; the same command goes on from there"
+            ) from error
+        except EngineDied as error:
+            raise EngineDied(
+                f"{error}; {progress.done} of {progress.total} problems are finished and safe in "
+                f"{out}, and the same command goes on from there"
+            ) from error
+
+
+async def _run(
+    labeler: Labeler,
+    problems: Sequence[Problem],
+    engine: Engine,
+    out: Path,
+    progress: LabelProgress,
+) -> dict[str, Any]:
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    assert task is not None
+    stopping = False
+
+    def stop() -> None:
+        nonlocal stopping
+        if stopping:
+            os._exit(130)
+        stopping = True
+        say("stopping; Ctrl-C again ends at once")
+        task.cancel()
+
+    # Signals belong to the main thread; elsewhere Ctrl-C is not ours to handle.
+    with contextlib.suppress(RuntimeError, ValueError, NotImplementedError):
+        for number in SIGNALS:
+            loop.add_signal_handler(number, stop)
+    try:
+        return await labeler.arun(problems, engine, out, on_result=progress.update)
+    finally:
+        # The handlers stay until the loop closes, so that a second Ctrl-C works here too.
+        await engine.close()
+
+
+def count_done(out: Path) -> int:
+    """Count the problems that an interrupted run has finished; a torn last line is none."""
+    try:
+        with (out / "journal.jsonl").open("rb") as lines:
+            return sum(line.endswith(b"\n") for line in lines)
+    except OSError:
+        return 0
