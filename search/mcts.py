@@ -140,6 +140,7 @@ class MCTS:
             tree=tree,
         )
         self.tree = self._samples.tree
+        self._children = self.config.children
         self._closed: set[int] = set()  # nodes below which nothing is left to explore
         for node in reversed(self.tree.nodes):
             self._update_closed(node)
@@ -162,7 +163,8 @@ class MCTS:
     def tell(self, request_id: str, answer: Answer) -> None:
         """Take the answer to one request."""
         self._samples.tell(request_id, answer)
-        self._advance()
+        if not self._samples.generating:
+            self._advance()
 
     def _advance(self) -> None:
         """Pass every stage whose requests are all answered."""
@@ -206,7 +208,7 @@ class MCTS:
     def _select(self) -> Node:
         """Walk down to the first node that is not expanded, or is being expanded by this wave."""
         node = self.tree.root
-        while node.draws >= self.config.children:
+        while node.draws >= self._children:
             best = self._best_child(node)
             if best is None:
                 break
@@ -257,8 +259,7 @@ class MCTS:
     def _enter_children(self) -> None:
         """Make the children of all expansions, then start the rollouts below them."""
         for draws in self._expansions.values():
-            for draw in draws:
-                self._enter(draw)
+            self._enter(draws)
         for simulation in self._wave:
             if simulation.start is None:
                 child = self._best_child(simulation.selected) or self._last_leaf(simulation)
@@ -277,18 +278,24 @@ class MCTS:
     def _enter_rollouts(self) -> None:
         for simulation in self._wave:
             if simulation.draw is not None:
-                simulation.chain = self._enter(simulation.draw)
+                (simulation.chain,) = self._enter([simulation.draw])
 
-    def _enter(self, draw: Draw) -> list[Node]:
-        chain = self._samples.enter(draw)
-        # A failed request made a node too, the youngest child.
-        for node in reversed(chain or draw.node.children[-1:]):
-            self._update_closed(node)
-        # Above the sample's start, only a change can change anything.
-        current: Node | None = draw.node
+    def _enter(self, draws: list[Draw]) -> list[list[Node]]:
+        """Put samples of one node into the tree; return their nodes."""
+        node = draws[0].origin.node
+        chains = []
+        for draw in draws:
+            chain = self._samples.enter(draw)
+            chains.append(chain)
+            # A failed request made a node too, the youngest child.
+            for entered in reversed(chain or node.children[-1:]):
+                if entered.draws or entered.finish_reason is not None:  # else new, thus open
+                    self._update_closed(entered)
+        # Above the samples' start, only a change can change anything.
+        current: Node | None = node
         while current is not None and self._update_closed(current):
             current = current.parent
-        return chain
+        return chains
 
     def _update_closed(self, node: Node) -> bool:
         """Note whether anything is left to explore at or below a node; say if that changed.
@@ -296,7 +303,7 @@ class MCTS:
         A closed node opens again where a rollout from above adds a new branch below it.
         """
         closed = node.finish_reason is not None or (
-            node.draws >= self.config.children
+            node.draws >= self._children
             and all(child.index in self._closed for child in node.children)
         )
         if closed == (node.index in self._closed):

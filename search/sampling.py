@@ -7,9 +7,10 @@ samples to take is the business of the algorithms built on it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from itertools import chain
+from typing import Any, Literal, NamedTuple
 
 from treerl.engines.base import Completion, Request, Tokenizer
 from treerl.errors import EngineError, PromptTooLong
@@ -56,56 +57,65 @@ class Sampling:
             raise ValueError(f"Sampling.max_tokens must be at least 1, got {self.max_tokens}")
 
 
+class _Origin(NamedTuple):
+    """The node that samples continue, with what they all share: one walk up the tree for all.
+
+    Attributes:
+        node: The node.
+        path_ids: Ids of its path.
+        texts: The path's steps.
+        seed: Seed of a draw below it.
+        room: How many tokens its path has left.
+        context: Where the next step begins.
+    """
+
+    node: Node
+    path_ids: tuple[int, ...]
+    texts: tuple[str, ...]
+    seed: Callable[..., int]
+    room: int
+    context: StepContext
+
+
 class Draw:
     """One sample in the making: a single step, or a rollout to the end.
 
     Attributes:
-        node: The node it continues.
+        origin: The node it continues.
         index: Which draw below that node; part of its seed.
         seed: Its seed.
-        room: How many tokens the path has left for it.
         rollout: True goes on to the end of the path, False stops at the end of a step.
-        context: Where its first step begins.
-        parts: The completions so far; more than one where a request gave only white space.
+        parts: Completions so far; more than one where a request gave only white space.
+        token_ids, logprobs: Of all parts.
+        last: The last part.
         cuts: Its steps, once it is whole.
         error: Set where a request failed for good.
     """
 
-    __slots__ = ("context", "cuts", "error", "index", "node", "parts", "rollout", "room", "seed")
+    __slots__ = (
+        "cuts",
+        "error",
+        "index",
+        "last",
+        "logprobs",
+        "origin",
+        "parts",
+        "rollout",
+        "seed",
+        "token_ids",
+    )
 
-    def __init__(
-        self,
-        node: Node,
-        index: int,
-        seed: int,
-        room: int,
-        context: StepContext,
-        *,
-        rollout: bool,
-    ) -> None:
-        self.node = node
+    def __init__(self, origin: _Origin, index: int, rollout: bool) -> None:
+        self.origin = origin
         self.index = index
-        self.seed = seed
-        self.room = room
-        self.context = context
-        self.cuts: list[StepCut] = []
+        self.seed = origin.seed(index)
         self.rollout = rollout
-        self.parts: list[Completion] = []
+        self.parts = 0
+        self.token_ids: tuple[int, ...] = ()
+        self.logprobs: tuple[float, ...] = ()
+        self.last: Completion | None = None
+        self.cuts: list[StepCut] = []
         self.error: EngineError | None = None
-
-    @property
-    def token_ids(self) -> tuple[int, ...]:
-        """Generated ids of all parts."""
-        if len(self.parts) == 1:
-            return self.parts[0].token_ids
-        return tuple(t for part in self.parts for t in part.token_ids)
-
-    @property
-    def logprobs(self) -> tuple[float, ...]:
-        """Behaviour log-probs of all parts."""
-        if len(self.parts) == 1:
-            return self.parts[0].logprobs
-        return tuple(x for part in self.parts for x in part.logprobs)
 
 
 class SampleTree:
@@ -193,23 +203,30 @@ class SampleTree:
 
     def draw(self, node: Node, count: int = 1, *, rollout: bool) -> list[Draw]:
         """Start samples below a node."""
-        path_ids = self.tree.path_ids(node)
-        seed_of = self._seed.below(self.tree.child_indices(node))
-        prompt = self.tree.prompt_ids + path_ids
-        room = self._budget - len(path_ids)
-        context = self.sampling.steps.context(self._tokenizer, path_ids)
+        origin = self._origin(node)
+        prompt = self.tree.prompt_ids + origin.path_ids
         reserved = self.reserved(node)
         first = node.draws + reserved
         self._reserved[node.index] = reserved + count
-        draws = []
-        for index in range(first, first + count):
-            draw = Draw(node, index, seed_of(index), room, context, rollout=rollout)
-            if room > 0:
-                self._request(draw, prompt, room, draw.seed)
+        draws = [Draw(origin, index, rollout) for index in range(first, first + count)]
+        for draw in draws:
+            if origin.room > 0:
+                self._request(draw, prompt, origin.room, draw.seed)
             else:
                 draw.error = EngineError(f"the path fills its budget of {self._budget} tokens")
-            draws.append(draw)
         return draws
+
+    def _origin(self, node: Node) -> _Origin:
+        path = self.tree.path(node)
+        path_ids = tuple(chain.from_iterable([part.token_ids for part in path]))
+        return _Origin(
+            node,
+            path_ids,
+            tuple([part.text for part in path if part.text]),
+            self._seed.below([part.place for part in path]),
+            self._budget - len(path_ids),
+            self.sampling.steps.context(self._tokenizer, path_ids),
+        )
 
     def give(self, steps: Sequence[str]) -> list[Node]:
         """Put a solution that somebody else wrote into the tree, a node a step.
@@ -228,7 +245,8 @@ class SampleTree:
                 found = self.tree.add(
                     node, ids, kind="given", finish_reason=finish, text=step.strip()
                 )
-                self._judge(found)
+                texts = tuple(part.strip() for part in steps[: i + 1])
+                self._judge(found, texts, self.tree.path_ids(found))
             node = found
             nodes.append(node)
         return nodes
@@ -239,7 +257,8 @@ class SampleTree:
         Returns:
             Its nodes from the top, folded ones included; [] where its request failed.
         """
-        node = draw.node
+        origin = draw.origin
+        node = origin.node
         self._reserved[node.index] -= 1
         if draw.error is not None:
             node.draws += 1
@@ -249,34 +268,37 @@ class SampleTree:
             failed.error = f"{type(draw.error).__name__}: {draw.error}"
             failed.multiplicity = 0
             return []
-        last = draw.parts[-1]
+        last = draw.last
+        assert last is not None
         step_ended = not draw.rollout and last.stop_reason in self._delimiters
         ids = draw.token_ids
         final = draw.cuts[-1]
-        chain: list[Node] = []
+        texts = origin.texts
+        nodes: list[Node] = []
+        finish: NodeFinish | None = None
         for cut in draw.cuts:
-            finish: NodeFinish | None = None
             if cut is final and not step_ended:
                 finish = "aborted" if last.finish_reason == "abort" else last.finish_reason
             elif self.sampling.answer_ends and states_answer(cut.text):
                 finish = "answer"
-            elif cut is final and len(ids) >= draw.room:
+            elif cut is final and len(ids) >= origin.room:
                 finish = "length"  # a whole step, but no room for another token behind it
-            node = self._enter_step(node, cut, draw, ids, finish)
-            chain.append(node)
+            texts += (cut.text,) if cut.text else ()
+            node = self._enter_step(node, cut, draw, texts, finish)
+            nodes.append(node)
             if finish is not None:
                 self.tree.ledger.discarded += len(ids) - cut.end
                 break
-        if node.is_leaf and node.finish_reason != "aborted":
+        if finish is not None and finish != "aborted":
             self.samples.append(node)
-        return chain
+        return nodes
 
     def _enter_step(
         self,
         parent: Node,
         cut: StepCut,
         draw: Draw,
-        ids: tuple[int, ...],
+        texts: tuple[str, ...],
         finish: NodeFinish | None,
     ) -> Node:
         """Add one step below a node, or fold it into an equal sibling.
@@ -284,7 +306,7 @@ class SampleTree:
         Equal ids always fold. Equal text folds only where nothing hangs below the newcomer, since
         what follows was generated behind the newcomer's own ids.
         """
-        step_ids = ids[cut.start : cut.end]
+        step_ids = draw.token_ids[cut.start : cut.end]
         parent.draws += 1
         alone = not draw.rollout or finish is not None
         by_text = self.sampling.dedup == "text" and alone and bool(cut.text)
@@ -304,26 +326,21 @@ class SampleTree:
             draw.logprobs[cut.start : cut.end],
             finish_reason=finish,
             seed=draw.seed,
-            policy_version=draw.parts[-1].policy_version,
+            policy_version=draw.last.policy_version if draw.last is not None else "",
             text=cut.text,
         )
-        self._judge(node)
+        if ended or self.sampling.verify_steps:
+            self._judge(node, texts, draw.origin.path_ids + draw.token_ids[: cut.end])
         return node
 
-    def _judge(self, node: Node) -> None:
+    def _judge(self, node: Node, steps: tuple[str, ...], path_ids: tuple[int, ...]) -> None:
         """Ask for everything that has to be known about a new node."""
-        verify = self.sampling.verify_steps and bool(node.text)
-        finished = node.is_leaf and node.finish_reason != "aborted"
-        if not verify and not finished:
-            return
         problem = self.tree.problem
-        steps = tuple(n.text for n in self.tree.path(node) if n.text)
-        if verify:
+        if self.sampling.verify_steps and node.text:
             self._ask(node, JudgeRequest(self._next_id(), "verifier", problem, steps))
-        if finished:
-            ids = self.tree.path_ids(node)
-            leaf = Leaf(node.index, node.finish_reason or "", ids, steps)
-            text = self._tokenizer.decode(ids)
+        if node.finish_reason is not None and node.finish_reason != "aborted":
+            leaf = Leaf(node.index, node.finish_reason, path_ids, steps)
+            text = self._tokenizer.decode(path_ids)
             self._ask(node, JudgeRequest(self._next_id(), "reward", problem, steps, text, leaf))
 
     def _ask(self, node: Node, request: JudgeRequest) -> None:
@@ -332,7 +349,8 @@ class SampleTree:
 
     def _request(self, draw: Draw, prompt: tuple[int, ...], room: int, seed: int) -> None:
         sampling = self.sampling
-        request_id = self._next_id()
+        self._serial += 1
+        request_id = f"{self._tree_id}#{self._serial}"
         self._open_draws[request_id] = draw
         self.tree.ledger.requests += 1
         self._out.append(
@@ -359,21 +377,27 @@ class SampleTree:
             draw.error = answer
             return
         self.tree.ledger.book(answer.usage)
-        if not answer.token_ids:
+        ids = answer.token_ids
+        if not ids:
             # Nothing came back, not even an end token: an abort before the first token.
             draw.error = EngineError(f"an empty completion ({answer.finish_reason})")
             return
-        draw.parts.append(answer)
-        ids = draw.token_ids
-        draw.cuts = self.sampling.steps.split(self._tokenizer, ids, draw.context)
-        room = draw.room - len(ids)
+        if draw.parts:
+            ids = draw.token_ids + ids
+            draw.logprobs += answer.logprobs
+        else:
+            draw.logprobs = answer.logprobs
+        draw.parts += 1
+        draw.last = answer
+        draw.token_ids = ids
+        origin = draw.origin
+        draw.cuts = self.sampling.steps.split(self._tokenizer, ids, origin.context)
+        room = origin.room - len(ids)
         step_ended = not draw.rollout and answer.stop_reason in self._delimiters
         if step_ended and room > 0 and not draw.cuts[-1].text:
             # A delimiter with nothing before it ends no step: the same sample goes on.
-            prompt = self.tree.context_ids(draw.node) + ids
-            path = self.tree.child_indices(draw.node)
-            seed = self._seed.at(path, draw.index, len(draw.parts))
-            self._request(draw, prompt, room, seed)
+            prompt = self.tree.prompt_ids + origin.path_ids + ids
+            self._request(draw, prompt, room, origin.seed(draw.index, draw.parts))
 
     def _take_judgement(self, node: Node, judgement: Judgement) -> None:
         self.tree.ledger.judged += 1

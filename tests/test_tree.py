@@ -73,13 +73,13 @@ def test_ids_and_logprobs_must_match() -> None:
         tree.add(tree.root, (3, 4), (-0.1,))
 
 
-def test_child_indices_are_the_address() -> None:
+def test_places_are_the_address() -> None:
     tree = Tree(PROBLEM, (1,))
     tree.add(tree.root, (3,))
     second = tree.add(tree.root, (4,))
     below = tree.add(second, (5,))
-    assert tree.child_indices(below) == (1, 0)
-    assert tree.child_indices(tree.root) == ()
+    assert tree.address(below) == (1, 0)
+    assert tree.address(tree.root) == ()
 
 
 @given(st.integers(1, 60), st.integers(0, 10**6))

@@ -111,6 +111,10 @@ class PlainSteps:
             return StepContext()
         window = tuple(before[-CONTEXT_TOKENS:])
         text = tokenizer.decode(window)
+        if text.endswith(self.delimiter):
+            # Nothing is left over. What a tokenizer does to the first token of a text concerns
+            # white space only, which no step keeps; so the next step can be decoded on its own.
+            return StepContext()
         at = text.rfind(self.delimiter)
         start = len(text.rstrip("�")) if at < 0 else at + len(self.delimiter)
         return StepContext(window, start)

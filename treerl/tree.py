@@ -42,6 +42,7 @@ class Node:
         index: Position in ``tree.nodes``; creation order, 0 is the root.
         parent: None for the root.
         children: In creation order.
+        place: Position among its siblings; the places along a path are a node's address.
         token_ids: The segment's ids; the prompt's for the root.
         logprobs: Behaviour log-prob of each id, nats; empty for ``given`` segments.
         kind: Who wrote it.
@@ -76,6 +77,7 @@ class Node:
         "multiplicity",
         "own",
         "parent",
+        "place",
         "policy_version",
         "prior",
         "reward",
@@ -103,7 +105,10 @@ class Node:
     ) -> None:
         self.index = index
         self.parent = parent
-        self.depth: int = 0 if parent is None else parent.depth + 1
+        if parent is None:
+            self.depth, self.place = 0, 0
+        else:
+            self.depth, self.place = parent.depth + 1, len(parent.children)
         self.children: list[Node] = []
         self.token_ids = token_ids
         self.logprobs = logprobs
@@ -257,14 +262,15 @@ class Tree:
         """Return prompt ids + path ids: what a request below ``node`` must send (law 1)."""
         return self.prompt_ids + self.path_ids(node)
 
-    def child_indices(self, node: Node) -> tuple[int, ...]:
-        """Return the child index at each depth: the node's address, part of every seed key."""
+    def address(self, node: Node) -> tuple[int, ...]:
+        """Return the place at each depth down to the node: part of every seed key."""
         out = []
         current = node
         while current.parent is not None:
-            out.append(current.parent.children.index(current))
+            out.append(current.place)
             current = current.parent
-        return tuple(reversed(out))
+        out.reverse()
+        return tuple(out)
 
     def leaves(self) -> list[Node]:
         """Return the ended paths in creation order."""
@@ -386,7 +392,9 @@ class Tree:
 
 # Everything of a node except its place in the tree; `meta` is copied apart, being mutable.
 _COPIED = tuple(
-    name for name in Node.__slots__ if name not in ("children", "depth", "index", "meta", "parent")
+    name
+    for name in Node.__slots__
+    if name not in ("children", "depth", "index", "meta", "parent", "place")
 )
 
 

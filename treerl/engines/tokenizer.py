@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,6 @@ __all__ = ["ByteTokenizer", "HFTokenizer"]
 # Two private-use characters around a number stand for one control string of a message.
 _OPEN, _CLOSE = "\U000f7e1a", "\U000f7e1b"
 _MARK = re.compile(f"{_OPEN}(\\d+){_CLOSE}")
-
-
-_is_byte: Callable[[int], bool] = (256).__gt__
 
 
 class ByteTokenizer:
@@ -46,8 +43,10 @@ class ByteTokenizer:
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Return the text of ids; half characters become U+FFFD, ids above 255 are left out."""
-        ids: Iterator[int] = filter(_is_byte, token_ids)
-        return bytes(ids).decode(errors="replace")
+        try:
+            return bytes(token_ids).decode(errors="replace")
+        except ValueError:  # a special token among them
+            return bytes([t for t in token_ids if t < 256]).decode(errors="replace")
 
     def encode_prompt(
         self, messages: Sequence[dict[str, str]], *, options: dict[str, Any] | None = None
