@@ -24,10 +24,10 @@ from pathlib import Path
 
 import numpy as np
 
-from treerl.cli.truth import Score, score_labels, truth_of_steps
 from treerl.engines import HFEngine
 from treerl.lab import words
 from treerl.lab.words import WordsProblem, judge
+from treerl.lab.words.scoring import Score, score_labels, truth_of_steps
 from treerl.prm import AnswerReward, Fusion, Labeler, label_tree
 from treerl.prm.fuse import mask_after_first_error
 from treerl.problem import Problem
@@ -49,7 +49,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--problems", type=int, default=200)
     parser.add_argument("--simulations", type=int, default=32)
-    parser.add_argument("--children", type=int, default=3)
+    parser.add_argument("--children", type=int, default=4)
     parser.add_argument("--n-min", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()

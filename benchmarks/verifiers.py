@@ -1,6 +1,7 @@
 """Throughput of the verifiers: rule layer, sandbox, worker pool.
 
     TREERL_DATA=… python benchmarks/verifiers.py
+    python benchmarks/verifiers.py --fuzz 600
 
 Wall and CPU figures are printed side by side, because a busy machine stretches the former only.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import random
 import subprocess
 import sys
 import time
@@ -25,9 +27,12 @@ from treerl.verifiers import (
     isolation_report,
 )
 from treerl.verifiers.parser import parse_expression, to_wire
+from treerl.verifiers.parser.structures import read_answer
+
+ROOT = Path(__file__).resolve().parents[1]
 
 BARE = """
-import os, sys, time
+import os, resource, sys, time
 n = int(sys.argv[1])
 began = time.perf_counter()
 for _ in range(n):
@@ -35,8 +40,16 @@ for _ in range(n):
     if pid == 0:
         os._exit(0)
     os.waitpid(pid, 0)
-print((time.perf_counter() - began) / n)
+wall = time.perf_counter() - began
+both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+print(wall / n, sum(usage.ru_utime + usage.ru_stime for usage in both) / n)
 """
+
+
+def _spent(pid: int) -> float:
+    """CPU seconds of a process and of its children that have ended."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def _share(path: str, part: int, parts: int) -> tuple[int, float, float]:
@@ -75,31 +88,40 @@ def answers(path: Path) -> None:
     print(f"answers: {len(rows)} GSM8K test answers, {len(rows) / cpu:.0f} a CPU second")
 
 
-def sandbox(rounds: int = 5, calls: int = 60) -> None:
+def sandbox(rounds: int = 8, calls: int = 50) -> None:
     """Trivial snippets with full isolation beside bare fork+wait, in turns."""
-    bare: list[float] = []
-    ours: list[float] = []
+    walls: dict[str, list[float]] = {"bare": [], "full": [], "sympy": []}
+    cpu = dict.fromkeys(walls, 0.0)
     with PythonExecutor(size=1) as executor, PythonExecutor(size=1, preload=("sympy",)) as heavy:
-        executor.run("1")
+        level = executor.run("1").isolation
         heavy.run("1")
-        loaded: list[float] = []
         for _ in range(rounds):
             out = subprocess.run(
                 [sys.executable, "-I", "-S", "-c", BARE, str(calls)],
                 capture_output=True, text=True, check=True,
             )  # fmt: skip
-            bare.append(float(out.stdout))
-            for runner, times in ((executor, ours), (heavy, loaded)):
+            wall, spent = map(float, out.stdout.split())
+            walls["bare"].append(wall)
+            cpu["bare"] += spent / rounds
+            for name, runner in (("full", executor), ("sympy", heavy)):
+                pid = runner._idle[0].process.pid
+                spent = _spent(pid) + time.process_time()
                 began = time.perf_counter()
                 for i in range(calls):
                     runner.run(f"result = {i}")
-                times.append((time.perf_counter() - began) / calls)
-        level = executor.run("1").isolation
-    b, o, h = (sorted(times)[len(times) // 2] for times in (bare, ours, loaded))
+                walls[name].append((time.perf_counter() - began) / calls)
+                cpu[name] += (_spent(pid) + time.process_time() - spent) / calls / rounds
+    best = {name: min(times) for name, times in walls.items()}
     print(
-        f"sandbox: bare fork+wait {1000 * b:.2f} ms; a snippet with {level} {1000 * o:.2f} ms = "
-        f"{1 / o:.0f}/s, {b / o:.2f} of bare (medians of {rounds} rounds of {calls}); "
-        f"with sympy preloaded {1000 * h:.2f} ms"
+        f"sandbox, wall, best of {rounds} rounds of {calls}: "
+        f"bare fork+wait {1000 * best['bare']:.2f} ms; "
+        f"a snippet with {level} {1000 * best['full']:.2f} ms = {1 / best['full']:.0f}/s, "
+        f"{best['bare'] / best['full']:.2f} of bare; sympy preloaded {1000 * best['sympy']:.2f} ms"
+    )
+    print(
+        f"sandbox, CPU of all processes: bare {1000 * cpu['bare']:.2f} ms; a snippet "
+        f"{1000 * cpu['full']:.2f} ms, {cpu['bare'] / cpu['full']:.2f} of bare; "
+        f"sympy preloaded {1000 * cpu['sympy']:.2f} ms"
     )
     print(f"sandbox: {isolation_report().to_json()}")
 
@@ -141,8 +163,57 @@ def pool(calls: int = 100) -> None:
         print(f"pool: a call killed after 50 ms takes {1000 * spent:.0f} ms, replacement included")
 
 
+_PIECES = r"""0 1 2 12 3.5 1,234 .5 % $ \frac{1}{2} \sqrt{2} \frac { } ( ) [ ] \{ \} | + - * / ^ _ =
+< > \le ! , ; : . ' " x y n pi \pi e i sin \cos log \int_0^1 dx \sum_{k=1}^{5} k \lim_{x\to0} & \\
+\begin{pmatrix} \end{pmatrix} of and or is not if hours minutes cm dozen million per each about
+remainder 9^9^9 1e99999 << >> ½ ² √ ≈ × − \text{cm} \boxed{ #### 2/3 7:30 \pmod{7} prime divisible by
+square root twice percent more than `` ``` >>> \quad $$ \[ \] \| 1{,}234 0.\overline{3} f'(x)"""
+PIECES = [*_PIECES.split(), "\n", " ", "  "]
+
+
+def fuzz(seconds: float) -> None:
+    """Random texts from pieces of mathematics and mutations of the cases: no crash, no hang."""
+    draw = random.Random(0)
+    cases = [
+        json.loads(line)
+        for name in ("answers_open", "steps_open")
+        for line in (ROOT / "tests" / "data" / f"{name}.jsonl").read_text("utf-8").splitlines()
+    ]
+    corpus = [case.get("step") or case["prediction"] for case in cases]
+    count, slowest, worst = 0, 0.0, ""
+    until = time.monotonic() + seconds
+    with (
+        StepVerifier(tools=("fraction",)) as steps,
+        AnswerVerifier() as answers_,
+    ):
+        while time.monotonic() < until:
+            if draw.random() < 0.5:
+                text = draw.choice(("", " ")).join(draw.choices(PIECES, k=draw.randint(1, 40)))
+            else:
+                text = draw.choice(corpus)
+                for _ in range(draw.randint(1, 6)):
+                    at = draw.randint(0, len(text))
+                    piece = draw.choice([*PIECES, chr(draw.randint(1, 0x2FFF)), ""])
+                    text = text[:at] + piece + text[at + draw.randint(0, 4) :]
+            cpu = time.process_time()
+            parse_expression(text)
+            read_answer(text)
+            steps.verify(text, problem=text, previous_steps=[text])
+            answers_.verify(f"#### {text}", "42")
+            spent = time.process_time() - cpu
+            count += 1
+            if spent > slowest:
+                slowest, worst = spent, text
+    print(
+        f"fuzz: {count} texts in {seconds:.0f} s, no exception; slowest {slowest:.3f} CPU s: {worst!r}"
+    )
+
+
 def main() -> None:
     """Print all figures."""
+    if sys.argv[1:2] == ["--fuzz"]:
+        fuzz(float(sys.argv[2]))
+        return
     print(
         f"load average {os.getloadavg()}, {os.cpu_count()} cores, Python {sys.version.split()[0]}"
     )

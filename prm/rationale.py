@@ -42,8 +42,10 @@ def _quote(claim: ClaimVerdict) -> str:
 
 
 def _refutation(claim: ClaimVerdict) -> str:
-    reading = f": {claim.reading}" if claim.reading else ""
-    return f"{_quote(claim)} is false{reading}"
+    """Say what is false, with the tool's witness where it adds something."""
+    output = claim.calls[-1].output if claim.calls else claim.reading
+    witness = output.removeprefix("False").removeprefix(": ").strip()
+    return f"{_quote(claim)} is false" + (f": {witness}" if witness else "")
 
 
 def _counts(evidence: Evidence) -> list[str]:

@@ -43,7 +43,8 @@ class MCTSConfig:
     Attributes:
         simulations: Simulations a tree.
         wave: Simulations that are in flight together; part of the result, like a batch size.
-        children: Samples that make a node expanded; rollouts through it count among them.
+        children: Samples that make a node expanded; rollouts through it count among them. A step
+            just before the answers is closed after so many, so keep it >= the fusion's n_min.
         expand_after: Visits before a node is expanded: 1 rolls out first, 0 expands at once.
         max_steps: Nodes at this depth are rolled out from, but not expanded.
         selection: "uct" on Q, or "puct" with the multiplicity share as prior.
@@ -56,7 +57,7 @@ class MCTSConfig:
 
     simulations: int = 32
     wave: int = 4
-    children: int = 3
+    children: int = 4
     expand_after: int = 1
     max_steps: int = 32
     selection: Literal["uct", "puct"] = "uct"

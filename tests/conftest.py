@@ -15,9 +15,10 @@ ROOT = Path(__file__).resolve().parents[1]
 # instead of an installed package. treerl itself is installed and needs no path.
 sys.path[:] = [entry for entry in sys.path if Path(entry or os.curdir).resolve() != ROOT]
 
-# Before tokenizers and torch are imported: forks warn, and threads fight over two cores.
+# Before tokenizers and torch are imported: forks warn, and threads fight over two cores. The models
+# of the tests are tiny; a second thread costs them more than it gives.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-os.environ.setdefault("OMP_NUM_THREADS", str(min(4, os.cpu_count() or 1)))
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Tests name local files only; a hub that cannot be reached costs a time-out each.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 

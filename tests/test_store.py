@@ -223,3 +223,11 @@ def test_no_run_folder_is_one_clear_error(tmp_path) -> None:
         RunReader(tmp_path)
     with pytest.raises(StoreError, match="does not exist"):
         RunReader(tmp_path / "nowhere")
+
+
+def test_a_damaged_label_file_names_file_and_line(tmp_path) -> None:
+    filled(tmp_path / "run", [0, 1])
+    labels = tmp_path / "run" / "labels" / "part-00000.jsonl"
+    labels.write_text('{"node": 1}\n{"node": \n')
+    with pytest.raises(StoreError, match=r"part-00000\.jsonl, line 2 is damaged"):
+        list(RunReader(tmp_path / "run").labels())

@@ -126,6 +126,15 @@ def test_equal_trees_give_equal_bytes(tmp_path) -> None:
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
 
 
+def test_a_lone_surrogate_does_not_keep_a_tree_from_being_saved(tmp_path) -> None:
+    tree = Tree(Problem.from_text("p", "half a pair: \ud83d"), (1,))
+    tree.add(tree.root, (3,), (-0.1,), text="\udc00 x")
+    tree.save(tmp_path / "odd.parquet")
+    twin = Tree.load(tmp_path / "odd.parquet")
+    assert twin.problem == tree.problem
+    assert (twin.nodes[1].token_ids, twin.nodes[1].text) == ((3,), "? x")
+
+
 @pytest.mark.parametrize("content", [b"", b"PAR1 but not really", b"\x00" * 100])
 def test_a_damaged_file_is_one_clear_error(tmp_path, content: bytes) -> None:
     path = tmp_path / "bad.parquet"

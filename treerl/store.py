@@ -188,11 +188,12 @@ class RunFolder:
     def _adopt(self) -> None:
         """Check the manifest and read the journal, cutting a torn last line off."""
         path = self.path / "manifest.json"
+        for stale in self.path.rglob(".*.part"):  # of a process that was killed while it wrote
+            stale.unlink()
         if path.exists():
             _check_same(_read_json(path), self.manifest, self.path)
         else:
-            strangers = [p.name for p in self.path.iterdir() if p.name not in ("LOCK",)]
-            strangers = [name for name in strangers if not name.endswith(".part")]
+            strangers = [p.name for p in self.path.iterdir() if p.name != "LOCK"]
             if strangers:
                 raise StoreMismatch(
                     f"{self.path} is not empty and no run folder (it holds '{strangers[0]}'); "
@@ -321,7 +322,11 @@ class RunReader:
         files = [single] if single.exists() else sorted((self.path / name).glob("part-*.jsonl"))
         for file in files:
             with file.open("rb") as lines:
-                yield from (json.loads(line) for line in lines)
+                for number, line in enumerate(lines, start=1):
+                    try:
+                        yield json.loads(line)
+                    except ValueError as error:
+                        raise StoreError(f"{file}, line {number} is damaged: {error}") from error
 
     def _journalled(self) -> Iterator[ProblemResult]:
         journal = self.path / "journal.jsonl"

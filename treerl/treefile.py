@@ -212,6 +212,12 @@ def _table(tree: Tree) -> pa.Table:
     columns["verdict"] = [_dump(v) for v in columns["verdict"]]
     columns["meta"] = [_dump(m) for m in columns["meta"]]
     columns["header"] = [_dump(record["header"])] + [None] * (n - 1)
+    for name in ("text", "error"):
+        # A lone surrogate has no UTF-8 form; ids, which are what counts, are not touched.
+        columns[name] = [
+            value if value is None else value.encode("utf-8", "replace").decode()
+            for value in columns[name]
+        ]
     return pa.table({name: columns[name] for name in _schema().names}, schema=_schema())
 
 
@@ -223,4 +229,4 @@ def _record(table: pa.Table) -> dict[str, Any]:
 
 
 def _dump(value: Any) -> str | None:
-    return None if value is None else json.dumps(value, ensure_ascii=False, sort_keys=True)
+    return None if value is None else json.dumps(value, sort_keys=True)

@@ -37,7 +37,10 @@ class Cues:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Outcome of one link: ``holds`` is True, False or None (cannot tell)."""
+    """Outcome of one link: ``holds`` is True, False or None (cannot tell).
+
+    ``left`` and ``right`` are the values of the two sides, the witness of a refutation.
+    """
 
     holds: bool | None
     reason: str
@@ -238,6 +241,8 @@ def _readings(left: Node, right: Node, cues: Cues) -> Iterator[tuple[Node, Node,
     if "fact" in kr and right.kind == "fact" and right.args[0].kind == "num":
         yield left, right.args[0], "exclamation"
     if "mag" in kl or "mag" in kr:
+        if "mag" in kl and "mag" in kr:  # "1 + .5 + 1.5 dozen = 3 dozen"
+            yield transform(left, _drop("mag")), transform(right, _drop("mag")), "bare_magnitude"
         if "mag" in kr:
             yield left, transform(right, _drop("mag")), "bare_magnitude"
         if "mag" in kl:
@@ -420,7 +425,17 @@ def judge_link(
             unsure = unsure or "rounding"
     if unsure:
         return Judgement(None, unsure, shown, exact)
-    return Judgement(False, "unequal", shown, exact)
+    return Judgement(False, "unequal", shown, exact, _worked_out(left), _worked_out(right))
+
+
+def _worked_out(node: Node) -> str:
+    """Return a side's value for the record: a witness that a reader can check."""
+    try:
+        value = value_of(strip(node))
+    except NoValue:
+        return ""
+    text = str(value.low)
+    return text if value.exact and len(text) <= 60 else ""
 
 
 def _near_in_units(left: Node, right: Node, cues: Cues) -> bool:

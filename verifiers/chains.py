@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from .parser.grammar import Grammar
 from .parser.nodes import Node, ParseFailure, free_names
 from .parser.tokens import Token
-from .parser.vocabulary import FUNCTIONS, GREEK, UNICODE_LETTERS, word_set
+from .parser.vocabulary import FUNCTIONS, GREEK, JOINING_WORDS, UNICODE_LETTERS, word_set
 
 __all__ = ["Chain", "Side", "scan"]
 
@@ -101,7 +101,7 @@ def _skip(tokens: list[Token], at: int) -> int:
     """Step over math delimiters, alignment marks and line breaks."""
     count = len(tokens)
     while at < count and (
-        tokens[at].kind in _SKIPPABLE or (tokens[at].kind == "op" and tokens[at].text in ("&", "‖"))
+        tokens[at].kind in _SKIPPABLE or (tokens[at].kind == "op" and tokens[at].text == "&")
     ):
         at += 1
     return at
@@ -247,7 +247,7 @@ def _cut_left(tokens: list[Token], side: Side) -> bool:
             return first.kind == "num" and (len(first.text.split(".")[0]) == 3 or not first.gap)
         if text == "(" and earlier is not None and earlier.kind == "op":
             return earlier.text in _ARITHMETIC or earlier.text == "("
-        return text in ("_", "√", "…", "#", "|", "!", "@", "{", "}", "→", "\\{")
+        return text in ("_", "√", "…", "#", "|", "‖", "!", "@", "{", "}", "→", "\\{")
     if before.kind in ("num", "deg", "sup", "subs"):
         return first.gap < 2
     if before.kind == "money":
@@ -265,7 +265,7 @@ def _cut_left(tokens: list[Token], side: Side) -> bool:
         if low == "and" and earlier is not None and earlier.kind == "num":
             return side.node.kind in ("div", "add", "sub", "mul") and not free_names(side.node)
         return False
-    return before.kind in ("other", "cmd")
+    return before.kind in ("other", "cmd", "begin", "end", "text")
 
 
 def _cut_right(tokens: list[Token], side: Side) -> bool:
@@ -309,7 +309,7 @@ def _cut_right(tokens: list[Token], side: Side) -> bool:
                 and tokens[side.last - 1].kind == "num"
                 and len(tokens[side.last - 1].text) <= 3
             )
-        return text in ("_", "…", "/", "#", "!", "@", "{", "}", "→")
+        return text in ("_", "…", "/", "#", "|", "‖", "!", "@", "{", "}", "→")
     if after.kind == "num":
         return after.gap < 2
     if after.kind in ("deg", "sup", "subs"):
@@ -321,10 +321,28 @@ def _cut_right(tokens: list[Token], side: Side) -> bool:
             return following is not None and following.kind in ("num", "money")
         if low in ("multiplied", "divided", "mod"):
             return True
+        if _operand_goes_on(tokens, at):
+            return True
         return len(after.text) == 1 and not after.gap
-    if after.kind == "cmd":
-        return after.math
+    if after.kind == "cmd" or after.kind == "begin":
+        return after.math or after.kind == "begin"
     return after.kind == "other" and not after.gap
+
+
+def _operand_goes_on(tokens: list[Token], at: int) -> bool:
+    """True where plain words lead to an operator: ``= 8 bags of leaves / Y``."""
+    for ahead in range(at, min(at + 6, len(tokens) - 1)):
+        token = tokens[ahead]
+        if token.kind == "word" and token.gap < 2 and token.text.lower() not in JOINING_WORDS:
+            continue
+        following = tokens[ahead + 1]
+        return (
+            token.kind == "op"
+            and token.text in ("+", "*", "/")
+            and token.gap == 1
+            and following.gap == 1
+        )
+    return False
 
 
 _SENTENCE_END = re.compile(r"(?<=[a-zA-Z0-9)%\"'\]}$])[.!?](?=[\s\"']|$)|\n")

@@ -106,7 +106,10 @@ def judge_closed(step: str, tokens: list[Token], link: Link) -> ClaimVerdict:
     query = f"{lhs} {link.relation} {rhs}"
     if modulus is not None:
         query += f" (mod {render(modulus)})"
-    call = ToolCall("fraction", FRACTION_VERSION, query, str(judgement.holds), "ok", "in_process")
+    output = str(judgement.holds)
+    if judgement.left and judgement.right:  # the witness: both sides, worked out
+        output += f": {judgement.left} is not {judgement.right}"
+    call = ToolCall("fraction", FRACTION_VERSION, query, output, "ok", "in_process")
     if judgement.holds:
         return ClaimVerdict(
             claim, Verdict.SUPPORTED, judgement.reason, "partial", judgement.reading, (call,)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from .chains import scan
-from .cues import is_hypothetical
+from .cues import is_conditional, is_hypothetical
 from .parser.nodes import Node, free_names, number, strip
 from .parser.tokens import tokenize
 from .parser.vocabulary import word_set
@@ -109,7 +109,8 @@ def facts_of(text: str) -> Facts:
             if not all(is_arithmetic(node) for node in nodes):
                 complete = False
                 continue
-            if is_hypothetical(text, known[0].start, known[-1].end, closed=True):
+            start, end = known[0].start, known[-1].end
+            if is_hypothetical(text, start, end, closed=True) or is_conditional(text, start, end):
                 complete = False
                 continue
             relations += relations_of_chain(nodes, chain.relations)

@@ -10,7 +10,7 @@ from .chains import sentence_of
 from .parser.tokens import read_number
 from .parser.vocabulary import MAGNITUDES, NUMERALS
 
-__all__ = ["cues_for", "is_hypothetical", "remainder_after", "unsourced_numbers"]
+__all__ = ["cues_for", "is_conditional", "is_hypothetical", "remainder_after", "unsourced_numbers"]
 
 _APPROXIMATE = re.compile(
     r"\b(?:about|approximate(?:ly)?|approx|roughly|nearly|almost|around|close to|round(?:s|ed|ing)?"
@@ -29,7 +29,14 @@ _SUPPOSED = re.compile(
     r"|never|wrong\w*|incorrect\w*|false\w*|assum\w*)\b[^.;]{0,18}$", re.IGNORECASE
 )  # fmt: skip
 _OPEN_SUPPOSED = re.compile(
-    r"\b(?:if|case|cases|when|let|consider|for|where|whether|either|say)\b", re.I
+    r"\b(?:if|cases?|when|let|consider|for|where|whether|either|say|setting|substitut\w*|taking|at"
+    r"|choos\w*|putting|plugging|check\w*|letting|assum\w*|try\w*|test\w*|lines?|axis|directrix|asymptotes?|plane|curve"
+    r"|graph|intercepts?|points?)\b",
+    re.IGNORECASE,
+)
+_CONDITION = re.compile(
+    r"\b(?:when|whenever|at|for|after|before|unless|except|other than|cannot|not|would)\b",
+    re.IGNORECASE,
 )
 _DENIED = re.compile(
     r"\b(?:is|are|was|which is|that is|this is|be)\s+(?:not|wrong|incorrect|false|impossible|untrue"
@@ -38,6 +45,9 @@ _DENIED = re.compile(
     r"|equal|satisf)|\bfalse\b|\bimpossible\b|\bfails\b|\bmistake\b|\bincorrect\b"
     r"|\bno\b\W*$", re.IGNORECASE
 )  # fmt: skip
+_EXCLUDED = re.compile(
+    r"^\W{0,3}(?:cannot|can't|can not|does not|doesn't|is not|isn't|is no|fails)\b", re.I
+)
 _BRACKETED = re.compile(r"\([^()]*\)")
 _NONE = Cues()
 
@@ -71,8 +81,18 @@ def is_hypothetical(text: str, start: int, end: int, *, closed: bool) -> bool:
         return True
     if not closed and _OPEN_SUPPOSED.search(before):
         return True
+    if not closed and _EXCLUDED.match(text[end : end + 40]):
+        return True
     after = _BRACKETED.sub(" ", text[end:high])
     return _DENIED.search(after[:80]) is not None
+
+
+def is_conditional(text: str, start: int, end: int) -> bool:
+    """True where a problem states a relation for one situation only: "x = 24 when y = 15"."""
+    low, _ = sentence_of(text, start, end)
+    return _CONDITION.search(text[low:start]) is not None or (
+        re.match(r"\W{0,3}when\b", text[end : end + 20]) is not None
+    )
 
 
 _REMAINDER = re.compile(

@@ -14,6 +14,7 @@ import os
 import platform
 import struct
 import sys
+from functools import lru_cache
 
 __all__ = ["Filter", "apply_landlock", "landlock_abi", "limit_child", "no_new_privileges"]
 
@@ -69,12 +70,18 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "removexattr": (197, 14), "openat2": (437, 437), "fallocate": (285, 47),
     "inotify_init1": (294, 26), "fanotify_init": (300, 262),
 }  # fmt: skip
+# what the zygote itself still needs: its children lose it with a second, short filter
+_ZYGOTE_NEEDS = frozenset(
+    {"clone", "fork", "vfork", "clone3", "kill", "prctl", "seccomp", "prlimit64", "setrlimit"}
+)
 _OPEN = {"x86_64": ((2, 1), (257, 2)), "aarch64": ((56, 2),)}  # (call, index of its flags)
 _ARCH = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 _WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
+@lru_cache(maxsize=1)
 def _libc() -> ctypes.CDLL:
+    """The C library, looked up once: every child of a zygote would pay for it again."""
     return ctypes.CDLL(None, use_errno=True)
 
 
@@ -134,9 +141,16 @@ class _Program(ctypes.Structure):
 
 
 class Filter:
-    """A seccomp filter, assembled once and installed in every child."""
+    """A seccomp filter, assembled once.
 
-    def __init__(self) -> None:
+    Two are used: a long one that the zygote puts on itself and its children inherit, and a short
+    one that each child adds. Filters add up, and installing a short one is cheap.
+
+    Args:
+        child: Assemble the short one.
+    """
+
+    def __init__(self, *, child: bool) -> None:
         self.ready = sys.platform == "linux" and platform.machine() in _ARCH
         if not self.ready:
             return
@@ -147,11 +161,11 @@ class Filter:
         steps = [(load, 0, 0, 4), (equal, 1, 0, arch), (give, 0, 0, kill), (load, 0, 0, 0)]
         if machine == "x86_64":  # the x32 table would bypass the numbers below
             steps += [(at_least, 0, 1, 0x40000000), (give, 0, 0, kill)]
-        calls = (row[column] for row in _DENIED.values())
+        calls = (row[column] for name, row in _DENIED.items() if (name in _ZYGOTE_NEEDS) == child)
         numbers = sorted({call for call in calls if call is not None})
         for number in numbers:
             steps += [(equal, 0, 1, number), (give, 0, 0, refuse)]
-        for call, index in _OPEN[machine]:
+        for call, index in () if child else _OPEN[machine]:
             steps += [
                 (equal, 0, 4, call),
                 (load, 0, 0, 16 + 8 * index),

@@ -18,7 +18,7 @@ from .parser.nodes import Node, free_names, from_wire, strip
 
 __all__ = ["TASKS"]
 
-RESOURCES = 3_000_000
+RESOURCES = 200_000
 
 
 class Unsupported(Exception):

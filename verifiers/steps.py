@@ -15,10 +15,9 @@ from typing import Any
 
 from treerl.verdict import Claim, ClaimVerdict, StepVerdict, Strength, Verdict
 
-from .algebra import claims_identity, find_rewritings, judge_identity, matches_far_away
-from .arithmetic import judge_link, transform
+from .algebra import claims_identity, find_rewritings, judge_identity
 from .calculus import CalculusClaim, find_calculus, has_calculus, link_task
-from .chains import Side, scan
+from .chains import scan
 from .closed import (
     Link,
     collect_numbers,
@@ -26,30 +25,40 @@ from .closed import (
     links_of,
     states_something,
 )
-from .cues import cues_for, is_hypothetical, unsourced_numbers
-from .identity import Sampled
+from .cues import is_hypothetical, unsourced_numbers
+from .judges import (
+    assigns_value,
+    beyond_exact,
+    identity_verdict,
+    is_alternative,
+    judge_rewriting,
+    judge_statement,
+    maybe_imaginary,
+    with_imaginary_unit,
+    with_node,
+)
 from .parser.evaluate import is_closed
-from .parser.nodes import Node, free_names, render, to_wire
+from .parser.nodes import Node, render, to_wire
 from .parser.tokens import Token, tokenize
 from .pool import WorkerPool
 from .snippets import judge_code
 from .solving import (
-    find_value_claims,
     judge_relation,
-    judge_values,
     link_claim,
     premises_for,
     to_claim_verdict,
 )
-from .statements import Statement, find_statements
+from .statements import find_statements
 from .stats import VerifierStats
 from .symbolic import ask, ask_equal
-from .verdicts import combine, fraction_call, make
+from .values import find_value_claims, judge_values
+from .verdicts import combine, make
 
 __all__ = ["StepVerifier", "Translator"]
 
 MAX_STEP_CHARS = 20_000
 MAX_CLAIMS = 200
+_DRAWING = re.compile(r"\[asy\].*?\[/asy\]", re.DOTALL)
 TOOLS = ("fraction", "sympy", "z3", "python")
 
 Translator = Callable[[str, str, Sequence[str]], Sequence[str]]
@@ -164,6 +173,8 @@ class StepVerifier:
     def _judge_step(
         self, step: str, problem: str, previous: Sequence[str]
     ) -> tuple[list[ClaimVerdict], tuple[str, ...]]:
+        if "[asy]" in step:  # drawing code; blanked so that offsets stay
+            step = _DRAWING.sub(lambda m: " " * len(m.group()), step)
         tokens = tokenize(step)
         found: list[ClaimVerdict] = []
         operands: list[tuple[str, Fraction]] = []
@@ -183,7 +194,7 @@ class StepVerifier:
         covered = [claim.claim.span for claim in found]
         for statement in find_statements(step):
             if not any(a < statement.end and statement.start < b for a, b in covered):
-                judged = _judge_statement(step, statement)
+                judged = judge_statement(step, statement)
                 if judged is not None:
                     found.append(judged)
         for code in judge_code(step, self.tools, self.wall_s):
@@ -203,7 +214,9 @@ class StepVerifier:
             and judged.reason in ("unsupported", "irrational", "undecided", "free_variable")
             and link.relation == "="
             and "sympy" in self.tools
-            and (has_calculus(link.left.node) or has_calculus(link.right.node) or _complex(link))
+            and (
+                has_calculus(link.left.node) or has_calculus(link.right.node) or beyond_exact(link)
+            )
         ):
             return self._by_sympy(step, link)
         return judged
@@ -250,7 +263,7 @@ class StepVerifier:
             if relation is not None:
                 own.append(relation)
         for rewriting in find_rewritings(tokens):
-            judged = _judge_rewriting(
+            judged = judge_rewriting(
                 step,
                 rewriting.left.start,
                 rewriting.right.end,
@@ -280,11 +293,11 @@ class StepVerifier:
             if "sympy" not in self.tools:
                 return None, None
             return self._by_sympy(step, link), None
-        if link.relation == "=" and "sympy" in self.tools and _imaginary(left, right):
+        if link.relation == "=" and "sympy" in self.tools and maybe_imaginary(left, right):
             whole = Link(
-                _with_node(link.left, _as_constant(left)),
+                with_node(link.left, with_imaginary_unit(left)),
                 "=",
-                _with_node(link.right, _as_constant(right)),
+                with_node(link.right, with_imaginary_unit(right)),
                 link.chain,
                 link.index,
             )
@@ -294,14 +307,14 @@ class StepVerifier:
         if link.relation == "=":
             sampled = judge_identity(left, right)
             if sampled is not None and sampled.equal:
-                return _identity_verdict(step, start, end, left, right, sampled), None
+                return identity_verdict(step, start, end, left, right, sampled), None
             if (
                 sampled is not None
                 and sampled.equal is False
                 and claims_identity(step, start, end, left, right)
                 and not is_hypothetical(step, start, end, closed=True)
             ):
-                return _identity_verdict(step, start, end, left, right, sampled), None
+                return identity_verdict(step, start, end, left, right, sampled), None
         relation = link_claim(link)
         if relation is None or "z3" not in self.tools:
             return None, relation
@@ -313,7 +326,7 @@ class StepVerifier:
             premises,
             self._pool,
             self.wall_s,
-            may_refute=_assigns(relation) and not _alternative(step, start, end),
+            may_refute=assigns_value(relation) and not is_alternative(step, start, end),
         )
         if solved is None or solved.reason == "restated":
             return None, relation
@@ -381,101 +394,3 @@ class StepVerifier:
                     )
                 )
         return found
-
-
-def _imaginary(left: Node, right: Node) -> bool:
-    """True where ``i`` may be the imaginary unit: it stands alone, without other single indices."""
-    names = free_names(left) | free_names(right)
-    return "i" in names and not names & {"j", "k", "n"}
-
-
-def _as_constant(node: Node) -> Node:
-    unit = Node("const", (), "i")
-    return transform(node, lambda n: unit if n.kind == "name" and n.value == "i" else None)
-
-
-def _with_node(side: Side, node: Node) -> Side:
-    return Side(node, side.first, side.last, side.start, side.end)
-
-
-def _complex(link: Link) -> bool:
-    return any(
-        n.kind == "const" and n.value == "i"
-        for side in (link.left, link.right)
-        for n in side.node.walk()
-    )
-
-
-def _assigns(relation: Node) -> bool:
-    """True for ``x = 5``: only a value may be refuted by the problem, never an equation."""
-    left, right = relation.args
-    return relation.value == "=" and (
-        (left.kind == "name" and not free_names(right))
-        or (right.kind == "name" and not free_names(left))
-    )
-
-
-def _alternative(step: str, start: int, end: int) -> bool:
-    """True where the claim is one of several cases joined by "or"."""
-    around = step[max(0, start - 40) : start] + " | " + step[end : end + 40]
-    return re.search(r"\bor\b|\\lor|\bcases?\b|\beither\b", around, re.IGNORECASE) is not None
-
-
-def _identity_verdict(
-    step: str, start: int, end: int, left: Node, right: Node, sampled: Sampled
-) -> ClaimVerdict:
-    """Record of a comparison at points: agreement is partial, one witness is exact."""
-    claim = Claim("identity", step[start:end], (start, end), render(left), "=", render(right))
-    query = f"{render(left)} = {render(right)}"
-    if sampled.equal:
-        call = fraction_call(query, f"agrees at {sampled.points} points")
-        return make(claim, Verdict.SUPPORTED, "identity", "partial", calls=(call,))
-    witness = ", ".join(f"{name} = {value}" for name, value in sampled.witness)
-    call = fraction_call(query, f"differs at {witness}")
-    return make(claim, Verdict.REFUTED, "no_identity", "exact", f"differs at {witness}", (call,))
-
-
-def _judge_rewriting(
-    step: str, start: int, end: int, left: Node, right: Node
-) -> ClaimVerdict | None:
-    sampled = judge_identity(left, right)
-    if sampled is None or sampled.equal is None:
-        return None
-    if sampled.equal is False:
-        if free_names(left) != free_names(right) or not matches_far_away(left, right):
-            return None
-        if is_hypothetical(step, start, end, closed=True):
-            return None
-    return _identity_verdict(step, start, end, left, right, sampled)
-
-
-def _judge_statement(step: str, statement: Statement) -> ClaimVerdict | None:
-    """Judge a claim in words."""
-    start, end = statement.start, statement.end
-    text = step[start:end]
-    if statement.holds is not None:
-        claim = Claim(statement.kind, text, (start, end), statement.query, "is", str(True))
-        call = fraction_call(statement.query, str(statement.holds), tool="python")
-        if statement.holds:
-            return make(claim, Verdict.SUPPORTED, "holds", "partial", statement.query, (call,))
-        if is_hypothetical(step, start, end, closed=True):
-            return make(claim, Verdict.UNVERIFIABLE, "hypothetical", None, statement.query, (call,))
-        return make(claim, Verdict.REFUTED, "fails", "exact", statement.query, (call,))
-    left, right = statement.left, statement.right
-    assert left is not None
-    assert right is not None
-    judgement = judge_link(left, statement.relation, right, cues_for(step, start, end))
-    claim = Claim(
-        statement.kind, text, (start, end), render(left), statement.relation, render(right)
-    )
-    call = fraction_call(
-        f"{render(left)} {statement.relation} {render(right)}", str(judgement.holds)
-    )
-    if judgement.holds:
-        return make(
-            claim, Verdict.SUPPORTED, judgement.reason, "partial", judgement.reading, (call,)
-        )
-    if judgement.holds is None or is_hypothetical(step, start, end, closed=True):
-        reason = judgement.reason if judgement.holds is None else "hypothetical"
-        return make(claim, Verdict.UNVERIFIABLE, reason, None, judgement.reading, (call,))
-    return make(claim, Verdict.REFUTED, judgement.reason, "exact", judgement.reading, (call,))

@@ -143,7 +143,7 @@ def treerl(tmp_path: Path) -> Treerl:
             env=environment(),
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=280,
         )
 
     return call

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from treerl.cli.demo import words_problems
-from treerl.cli.truth import Score, score_labels, truth_of_steps
 from treerl.lab import words
+from treerl.lab.words.scoring import Score, score_labels, truth_of_steps
 from treerl.store import RunReader
 from treerl.tree import Node, Tree
 

@@ -13,7 +13,7 @@ from treerl.cli.running import Interrupted, run_labeler
 from treerl.cli.setup import LAB_WORDS, EngineOptions, LabelOptions, open_engine, open_labeler
 
 if TYPE_CHECKING:
-    from treerl.cli.truth import Score
+    from treerl.lab.words.scoring import Score
     from treerl.prm.fuse import Fusion
     from treerl.problem import Problem
     from treerl.tree import Tree
@@ -97,7 +97,7 @@ def _show_scores(out: Path, fusion: Fusion) -> None:
     from rich.text import Text
 
     from treerl.cli.show import labelled
-    from treerl.cli.truth import Score, score_labels, truth_of_steps
+    from treerl.lab.words.scoring import Score, score_labels, truth_of_steps
     from treerl.prm.fuse import Fusion
     from treerl.prm.label import label_tree
 

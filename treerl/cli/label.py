@@ -173,8 +173,13 @@ def label(
     ] = 32,
     children: Annotated[
         int,
-        typer.Option(min=1, help="Continuations tried below a step.", rich_help_panel=_SEARCH),
-    ] = 3,
+        typer.Option(
+            min=1,
+            help="Continuations tried below a step; with fewer than --n-min, the step before an "
+            "answer stays without a label from rollouts.",
+            rich_help_panel=_SEARCH,
+        ),
+    ] = 4,
     wave: Annotated[
         int,
         typer.Option(

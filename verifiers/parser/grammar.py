@@ -111,9 +111,7 @@ class Grammar(LatexMixin, QuantityMixin):
                     made, width = "mul", 0
                 else:
                     break
-            elif (kind == "begin" and token.math) or (
-                kind in ("cmd", "num") and self._opens_factor(token, left)
-            ):
+            elif kind == "begin" or (kind in ("cmd", "num") and self._opens_factor(token, left)):
                 made, width = "mul", 0
             else:
                 break

@@ -266,7 +266,7 @@ class LatexMixin(Reader):
         node.span = self.span_from(start)
         if exponent is not None:
             inverse = exponent.kind == "neg" and exponent.args[0] == Node("num", (), Fraction(1))
-            if inverse and word in ("sin", "cos", "tan"):
+            if inverse and word in ("sin", "cos", "tan", "cot", "sec", "csc"):
                 node.value = "a" + word
             else:
                 node = Node("pow", (node, exponent), None, -1, node.span)

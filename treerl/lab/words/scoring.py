@@ -1,11 +1,12 @@
-"""How good labels are where the truth is known: in the words lab."""
+"""How good labels are, measured against the truth that only a lab knows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from treerl.lab.words import WordsProblem, judge
+from treerl.lab.words.problem import WordsProblem
+from treerl.lab.words.truth import judge
 from treerl.tree import Tree
 
 __all__ = ["Score", "score_labels", "truth_of_steps"]
