@@ -68,9 +68,11 @@ def make_treerl() -> tuple[Step, Count]:
             return Completion((*body, 10), logprobs, "stop", "\n", usage=usage)
         return Completion((*body, 257), logprobs, "eos", usage=usage)
 
+    root = search.tree.root
+
     def step() -> None:
-        visits = search.tree.root.visits
-        while search.tree.root.visits == visits:
+        visits = root.visits
+        while root.visits == visits:
             for request in search.ready():
                 if isinstance(request, Request):
                     search.tell(request.request_id, answer(request))

@@ -163,8 +163,7 @@ class MCTS:
 
     def tell(self, request_id: str, answer: Answer) -> None:
         """Take the answer to one request."""
-        self._samples.tell(request_id, answer)
-        if not self._samples.generating:
+        if not self._samples.tell(request_id, answer):
             self._advance()
 
     def _advance(self) -> None:

@@ -190,12 +190,13 @@ class SampleTree:
         out, self._out = self._out, []
         return out
 
-    def tell(self, request_id: str, answer: Answer) -> None:
-        """Take the answer to one request."""
+    def tell(self, request_id: str, answer: Answer) -> bool:
+        """Take the answer to one request; return whether samples are still awaited."""
         if isinstance(answer, Judgement):
             self._take_judgement(self._open_judgements.pop(request_id), answer)
         else:
             self._take_sample(self._open_draws.pop(request_id), answer)
+        return bool(self._open_draws)
 
     def reserved(self, node: Node) -> int:
         """Count the samples below a node that are under way."""

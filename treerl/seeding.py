@@ -13,6 +13,7 @@ from hashlib import blake2b
 __all__ = ["TreeSeed", "derive_seed"]
 
 _MASK = (1 << 63) - 1
+_WORD = (1 << 64) - 1
 
 
 def derive_seed(*key: int | str) -> int:
@@ -59,10 +60,20 @@ class TreeSeed:
         """Return ``at`` for one node, the node's address hashed once for all draws below it."""
         state = self._state.copy()
         state.update(repr(tuple(path)).encode())
+        base = int.from_bytes(state.digest(), "little")
 
         def seed(*draw: int) -> int:
-            final = state.copy()
-            final.update(repr(draw).encode())
-            return int.from_bytes(final.digest(), "little") & _MASK
+            mixed = base
+            for part in draw:
+                mixed = _mix(mixed ^ _mix(part + 1))
+            return mixed & _MASK
 
         return seed
+
+
+def _mix(x: int) -> int:
+    """The finaliser of SplitMix64 (Steele, Lea, Flood 2014): a bijection of 64-bit integers."""
+    x = (x + 0x9E3779B97F4A7C15) & _WORD
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _WORD
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _WORD
+    return x ^ (x >> 31)

@@ -178,7 +178,7 @@ def _marked(text: str) -> Extraction | None:
         return Extraction(hashes[-1].group(1).strip()[:MAX_ANSWER_CHARS], "hash")
     for match in reversed(list(_MARKER.finditer(tail))):
         content = _cut_sentence(tail[match.end() :])
-        content = content.strip().strip("*_").strip()
+        content = content.strip().strip("*_").strip().strip("\"'“”").strip()
         if content:
             return Extraction(content[:MAX_ANSWER_CHARS], "marker")
     return None

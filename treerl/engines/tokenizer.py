@@ -45,7 +45,9 @@ class ByteTokenizer:
         """Return the text of ids; half characters become U+FFFD, ids above 255 are left out."""
         try:
             return bytes(token_ids).decode(errors="replace")
-        except ValueError:  # a special token among them
+        except ValueError:  # special tokens among them: mostly one, at the end
+            if max(token_ids[:-1], default=0) < 256:
+                return bytes(token_ids[:-1]).decode(errors="replace")
             return bytes([t for t in token_ids if t < 256]).decode(errors="replace")
 
     def encode_prompt(
