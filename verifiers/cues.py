@@ -10,7 +10,14 @@ from .chains import sentence_of
 from .parser.tokens import read_number
 from .parser.vocabulary import MAGNITUDES, NUMERALS
 
-__all__ = ["cues_for", "is_conditional", "is_hypothetical", "remainder_after", "unsourced_numbers"]
+__all__ = [
+    "cues_for",
+    "is_conditional",
+    "is_hypothetical",
+    "other_arithmetic",
+    "remainder_after",
+    "unsourced_numbers",
+]
 
 _APPROXIMATE = re.compile(
     r"\b(?:about|approximate(?:ly)?|approx|roughly|nearly|almost|around|close to|round(?:s|ed|ing)?"
@@ -85,6 +92,32 @@ def is_hypothetical(text: str, start: int, end: int, *, closed: bool) -> bool:
         return True
     after = _BRACKETED.sub(" ", text[end:high])
     return _DENIED.search(after[:80]) is not None
+
+
+_OTHER_BASE = re.compile(
+    r"\b(?:base[- ](?:\d|two|three|five|six|seven|eight|nine|b\b)|bases|binary|octal|hexadecimal)\b"
+    r"|\d_\{?\d",
+    re.IGNORECASE,
+)
+_OTHER_OPERATION = re.compile(
+    r"\b(?:operation|operator|binary relation|is defined (?:as|by|to be))\b|[★◇⊕⊗♣♥♠@]"
+    r"|\\(?:star|oplus|otimes|diamond|bigstar|clubsuit|heartsuit|spadesuit)\b",
+    re.IGNORECASE,
+)
+_MODULAR = re.compile(r"\b(?:mod|modulo|modulus|congruent|congruence)\b|\\[pb]?mod\b|≡|\\equiv")
+
+
+def other_arithmetic(text: str) -> str:
+    """Reason why ordinary arithmetic may not be meant here, "" where it is.
+
+    Numerals of another base, an operation that the problem defines, and "=" written for a
+    congruence all look like wrong arithmetic.
+    """
+    if _OTHER_BASE.search(text):
+        return "other_base"
+    if _OTHER_OPERATION.search(text):
+        return "other_operation"
+    return "modular" if _MODULAR.search(text) else ""
 
 
 def is_conditional(text: str, start: int, end: int) -> bool:

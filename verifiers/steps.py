@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -25,7 +26,7 @@ from .closed import (
     links_of,
     states_something,
 )
-from .cues import is_hypothetical, unsourced_numbers
+from .cues import is_hypothetical, other_arithmetic, unsourced_numbers
 from .judges import (
     assigns_value,
     beyond_exact,
@@ -180,12 +181,22 @@ class StepVerifier:
         operands: list[tuple[str, Fraction]] = []
         results: set[Fraction] = set()
         opens: list[Link] = []
+        odd = other_arithmetic(f"{problem} {step}")
         for chain in scan(tokens):
             for link in links_of(chain):
                 if len(found) >= MAX_CLAIMS:
                     break
                 if is_closed(link.left.node) and is_closed(link.right.node):
                     judged = self._closed(step, tokens, link)
+                    if (
+                        judged is not None
+                        and odd
+                        and judged.verdict is Verdict.REFUTED
+                        and judged.claim.kind != "modular"
+                    ):
+                        judged = replace(
+                            judged, verdict=Verdict.UNVERIFIABLE, reason=odd, strength=None
+                        )
                     if judged is not None:
                         found.append(judged)
                         collect_numbers(link, operands, results)

@@ -1,12 +1,13 @@
 """The process that untrusted Python is forked from; run as a file, never imported.
 
-It preloads modules, confines itself with landlock, and then forks one child a snippet. The child
-gives up everything else, runs the snippet once and reports one JSON record; no state outlives it.
+It preloads modules, confines itself with landlock, and then forks one child a snippet, the next one
+while the caller reads the last answer. A child gives up everything else, runs its snippet once and
+reports one JSON record; no state outlives it.
 """
 
 from __future__ import annotations
 
-import errno
+import contextlib
 import gc
 import io
 import json
@@ -207,29 +208,21 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     _send(writer, {"status": "ok", "applied": applied})
+    spare = _prepare(reader, writer, confine, lockdown.die_with_parent)
     while True:
         (size,) = _HEADER.unpack(_read(reader, 4))
-        request = json.loads(_read(reader, size))
-        child_reader, child_writer = os.pipe()
-        began = time.monotonic()
-        try:
-            pid = os.fork()
-        except OSError as problem:
-            os.close(child_reader)
-            os.close(child_writer)
-            _send(
-                writer,
-                {"status": "error", "error": f"fork: {errno.errorcode.get(problem.errno or 0)}"},
-            )
+        body = _read(reader, size)
+        if spare is None:
+            spare = _prepare(reader, writer, confine, lockdown.die_with_parent)
+        if spare is None:
+            _send(writer, {"status": "error", "error": "the sandbox could not fork"})
             continue
-        if pid == 0:
-            lockdown.die_with_parent()
-            os.close(child_reader)
-            os.close(reader)
-            os.close(writer)
-            _child(request, child_writer, confine)
-        os.close(child_writer)
-        data, late = _collect(child_reader, began + float(request["wall_s"]))
+        pid, orders, child_reader = spare
+        began = time.monotonic()
+        with contextlib.suppress(BrokenPipeError):
+            _write(orders, _HEADER.pack(size) + body)
+        os.close(orders)
+        data, late = _collect(child_reader, began + float(json.loads(body)["wall_s"]))
         if late:
             os.kill(pid, signal.SIGKILL)
         _, status, usage = os.wait4(pid, 0)
@@ -245,13 +238,41 @@ def main() -> None:
                 "wall_s": time.monotonic() - began,
             },
         )
+        # the next child is forked while the caller reads this answer
+        spare = _prepare(reader, writer, confine, lockdown.die_with_parent)
+
+
+def _prepare(reader: int, writer: int, confine: Any, die: Any) -> tuple[int, int, int] | None:
+    """Fork a child that waits for one snippet; returns (pid, pipe to it, pipe from it)."""
+    order_reader, order_writer = os.pipe()
+    record_reader, record_writer = os.pipe()
+    try:
+        pid = os.fork()
+    except OSError:
+        for fd in (order_reader, order_writer, record_reader, record_writer):
+            os.close(fd)
+        return None
+    if pid == 0:
+        die()
+        for fd in (reader, writer, order_writer, record_reader):
+            os.close(fd)
+        (size,) = _HEADER.unpack(_read(order_reader, 4))
+        request = json.loads(_read(order_reader, size))
+        os.close(order_reader)
+        _child(request, record_writer, confine)
+    os.close(order_reader)
+    os.close(record_writer)
+    return pid, order_writer, record_reader
+
+
+def _write(fd: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(fd, data) :]
 
 
 def _send(fd: int, message: dict[str, Any]) -> None:
     data = json.dumps(message).encode()
-    data = _HEADER.pack(len(data)) + data
-    while data:
-        data = data[os.write(fd, data) :]
+    _write(fd, _HEADER.pack(len(data)) + data)
 
 
 if __name__ == "__main__":

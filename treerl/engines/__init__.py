@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from treerl.engines.scripted import ScriptedEngine
     from treerl.engines.server import ServerEngine
     from treerl.engines.tokenizer import ByteTokenizer, HFTokenizer
-    from treerl.engines.vllm_engine import VLLMEngine, VLLMStepEngine
+    from treerl.engines.vllm_engine import VLLMEngine
+    from treerl.engines.vllm_step import VLLMStepEngine
 
 __all__ = [
     "ByteTokenizer",
@@ -54,7 +55,7 @@ _HOMES = {
     "ScriptedEngine": "treerl.engines.scripted",
     "ServerEngine": "treerl.engines.server",
     "VLLMEngine": "treerl.engines.vllm_engine",
-    "VLLMStepEngine": "treerl.engines.vllm_engine",
+    "VLLMStepEngine": "treerl.engines.vllm_step",
     "VirtualClock": "treerl.engines.clock",
 }
 
