@@ -166,8 +166,8 @@ def pool(calls: int = 100) -> None:
 _PIECES = r"""0 1 2 12 3.5 1,234 .5 % $ \frac{1}{2} \sqrt{2} \frac { } ( ) [ ] \{ \} | + - * / ^ _ =
 < > \le ! , ; : . ' " x y n pi \pi e i sin \cos log \int_0^1 dx \sum_{k=1}^{5} k \lim_{x\to0} & \\
 \begin{pmatrix} \end{pmatrix} of and or is not if hours minutes cm dozen million per each about
-remainder 9^9^9 1e99999 << >> ½ ² √ ≈ × − \text{cm} \boxed{ #### 2/3 7:30 \pmod{7} prime divisible by
-square root twice percent more than `` ``` >>> \quad $$ \[ \] \| 1{,}234 0.\overline{3} f'(x)"""
+remainder 9^9^9 1e99999 << >> ½ ² √ ≈ × − \text{cm} \boxed{ #### 2/3 7:30 \pmod{7} prime divisible
+by square root twice percent more than `` ``` >>> \quad $$ \[ \] \| 1{,}234 0.\overline{3} f'(x)"""
 PIECES = [*_PIECES.split(), "\n", " ", "  "]
 
 
@@ -205,7 +205,8 @@ def fuzz(seconds: float) -> None:
             if spent > slowest:
                 slowest, worst = spent, text
     print(
-        f"fuzz: {count} texts in {seconds:.0f} s, no exception; slowest {slowest:.3f} CPU s: {worst!r}"
+        f"fuzz: {count} texts in {seconds:.0f} s, no exception; "
+        f"the slowest took {slowest:.3f} CPU s: {worst[:300]!r}"
     )
 
 

@@ -17,7 +17,16 @@ from .parser.nodes import Node, strip
 from .parser.units import Quantity, multiply, parse_unit
 from .parser.vocabulary import MAGNITUDES
 
-__all__ = ["Cues", "Judgement", "has_operation", "judge_link", "literal_of", "transform"]
+__all__ = [
+    "Cues",
+    "Judgement",
+    "Value",
+    "has_operation",
+    "judge_link",
+    "literal_of",
+    "transform",
+    "value_of",
+]
 
 
 @dataclass(frozen=True, slots=True)

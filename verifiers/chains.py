@@ -15,7 +15,7 @@ from .parser.nodes import Node, ParseFailure, free_names
 from .parser.tokens import Token
 from .parser.vocabulary import FUNCTIONS, GREEK, JOINING_WORDS, UNICODE_LETTERS, word_set
 
-__all__ = ["Chain", "Side", "scan"]
+__all__ = ["Chain", "Side", "read_side", "scan", "sentence_of"]
 
 MAX_LINKS = 40
 SENTENCE_REACH = 600

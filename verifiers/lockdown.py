@@ -16,7 +16,14 @@ import struct
 import sys
 from functools import lru_cache
 
-__all__ = ["Filter", "apply_landlock", "landlock_abi", "limit_child", "no_new_privileges"]
+__all__ = [
+    "Filter",
+    "apply_landlock",
+    "die_with_parent",
+    "landlock_abi",
+    "limit_child",
+    "no_new_privileges",
+]
 
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 22, 38

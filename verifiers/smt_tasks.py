@@ -16,7 +16,7 @@ import z3
 from .parser.evaluate import NoValue, evaluate
 from .parser.nodes import Node, free_names, from_wire, strip
 
-__all__ = ["TASKS"]
+__all__ = ["TASKS", "Unsupported", "entail"]
 
 RESOURCES = 200_000
 

@@ -24,6 +24,7 @@ from .symbolic import ask
 __all__ = [
     "Premises",
     "Solved",
+    "is_arithmetic_claim",
     "judge_relation",
     "link_claim",
     "premises_for",

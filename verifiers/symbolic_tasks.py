@@ -17,7 +17,16 @@ from .parser.evaluate import NoValue, evaluate, is_closed
 from .parser.nodes import Node, free_names, from_wire
 from .parser.vocabulary import MAGNITUDES
 
-__all__ = ["TASKS", "build"]
+__all__ = [
+    "TASKS",
+    "Unsupported",
+    "antiderivative",
+    "build",
+    "derivative",
+    "equal",
+    "identity",
+    "symbol",
+]
 
 _FUNCTIONS: dict[str, Callable[..., sp.Expr]] = {
     "sin": sp.sin, "cos": sp.cos, "tan": sp.tan, "sec": sp.sec, "csc": sp.csc, "cot": sp.cot,

@@ -13,7 +13,15 @@ from fractions import Fraction
 from .nodes import Node, free_names
 from .vocabulary import MAGNITUDES, word_set
 
-__all__ = ["MAX_BITS", "NoValue", "based_value", "evaluate", "integer_root", "is_closed"]
+__all__ = [
+    "MAX_BITS",
+    "NoValue",
+    "based_value",
+    "evaluate",
+    "evaluate_mod",
+    "integer_root",
+    "is_closed",
+]
 
 MAX_BITS = 12_000
 """Largest numerator or denominator, in bits: about 3,600 digits, below CPython's print limit."""

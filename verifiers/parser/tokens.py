@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from .vocabulary import word_set
 
-__all__ = ["MAX_DIGITS", "Token", "math_spans", "tokenize"]
+__all__ = ["MAX_DIGITS", "Token", "math_spans", "read_number", "tokenize"]
 
 MAX_DIGITS = 2000
 """Longest literal that is read as a number; CPython refuses conversions past 4,300 digits."""

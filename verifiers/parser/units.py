@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from .vocabulary import word_set
 
-__all__ = ["Quantity", "parse_unit"]
+__all__ = ["Quantity", "invert", "multiply", "parse_unit"]
 
 Quantity = tuple[Fraction, tuple[tuple[str, int], ...]]
 """Factor to base units and the dimension as sorted (base, exponent) pairs."""
