@@ -72,7 +72,7 @@ class _Origin(NamedTuple):
     node: Node
     path_ids: tuple[int, ...]
     texts: tuple[str, ...]
-    seed: Callable[..., int]
+    seed: Callable[[int, int], int]
     room: int
     context: StepContext
 
@@ -108,7 +108,7 @@ class Draw:
     def __init__(self, origin: _Origin, index: int, rollout: bool) -> None:
         self.origin = origin
         self.index = index
-        self.seed = origin.seed(index)
+        self.seed = origin.seed(index, 0)
         self.rollout = rollout
         self.parts = 0
         self.token_ids: tuple[int, ...] = ()

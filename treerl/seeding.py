@@ -14,6 +14,8 @@ __all__ = ["TreeSeed", "derive_seed"]
 
 _MASK = (1 << 63) - 1
 _WORD = (1 << 64) - 1
+_DRAW_STEP = 0x9E3779B97F4A7C15
+_PART_STEP = 0xD1342543DE82EF95
 
 
 def derive_seed(*key: int | str) -> int:
@@ -47,33 +49,32 @@ class TreeSeed:
         self._state.update(b"%d,%d,%d,%d:" % (run_seed, visit, tree_index, len(raw)))
         self._state.update(raw)
 
-    def at(self, path: Sequence[int], *draw: int) -> int:
+    def at(self, path: Sequence[int], draw: int, part: int = 0) -> int:
         """Return the seed of one draw below a node.
 
         Args:
             path: Child index at each depth from the root; () is the root.
-            draw: Which draw there: (index,) or (index, part).
+            draw: Which draw there.
+            part: Which request of that draw, where one was not enough.
         """
-        return self.below(path)(*draw)
+        return self.below(path)(draw, part)
 
-    def below(self, path: Sequence[int]) -> Callable[..., int]:
+    def below(self, path: Sequence[int]) -> Callable[[int, int], int]:
         """Return ``at`` for one node, the node's address hashed once for all draws below it."""
         state = self._state.copy()
         state.update(repr(tuple(path)).encode())
         base = int.from_bytes(state.digest(), "little")
 
-        def seed(*draw: int) -> int:
-            mixed = base
-            for part in draw:
-                mixed = _mix(mixed ^ _mix(part + 1))
-            return mixed & _MASK
+        def seed(draw: int, part: int = 0) -> int:
+            # Odd steps keep all (draw, part) of a node apart before they are mixed.
+            return _mix(base + draw * _DRAW_STEP + part * _PART_STEP) & _MASK
 
         return seed
 
 
 def _mix(x: int) -> int:
     """The finaliser of SplitMix64 (Steele, Lea, Flood 2014): a bijection of 64-bit integers."""
-    x = (x + 0x9E3779B97F4A7C15) & _WORD
+    x &= _WORD
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _WORD
     x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _WORD
     return x ^ (x >> 31)
