@@ -11,6 +11,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any
 
+from treerl.errors import StoreError
 from treerl.prm.fuse import Evidence, Fused, Fusion, LabelSource
 from treerl.prm.rationale import write_rationale
 from treerl.tree import Node, Tree
@@ -95,7 +96,20 @@ class StepLabel:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> StepLabel:
-        """Restore a label from :meth:`to_json`."""
+        """Restore a label from :meth:`to_json`.
+
+        Raises:
+            StoreError: The object is no label record.
+        """
+        try:
+            return cls._from_json(data)
+        except (KeyError, TypeError) as error:
+            raise StoreError(
+                f"not a label record: {error!r} is missing or of a wrong type"
+            ) from error
+
+    @classmethod
+    def _from_json(cls, data: dict[str, Any]) -> StepLabel:
         evidence = data["evidence"]
         tool = evidence["tool"]
         return cls(

@@ -160,7 +160,7 @@ class _Growths:
                 continue
             try:
                 growth = self._start(problem)
-            except PromptTooLong as error:
+            except (PromptTooLong, UnicodeError) as error:
                 failure = {"index": index, "problem_id": problem.id, "reason": str(error)}
                 self._save(ProblemResult(index, None, failures=[failure]))
                 continue
@@ -253,6 +253,11 @@ def _check_unique(problems: Sequence[Problem]) -> None:
 def _digest(problems: Iterable[Problem]) -> str:
     digest = hashlib.sha256()
     for problem in problems:
-        row = [problem.id, [dict(m) for m in problem.messages], problem.answer]
-        digest.update(json.dumps(row, ensure_ascii=True).encode() + b"\n")
+        row = [problem.id, [dict(m) for m in problem.messages], problem.answer, problem.metadata]
+        try:
+            digest.update(json.dumps(row, allow_nan=False, sort_keys=True).encode() + b"\n")
+        except (TypeError, ValueError) as error:
+            raise ConfigError(
+                f"the metadata of problem '{problem.id}' has no JSON form: {error}"
+            ) from error
     return digest.hexdigest()

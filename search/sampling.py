@@ -53,8 +53,14 @@ class Sampling:
                 "Sampling needs temperature >= 0 and 0 < top_p <= 1, got "
                 f"temperature={self.temperature} and top_p={self.top_p}"
             )
+        if "" in self.stop:
+            raise ValueError("Sampling.stop holds an empty string, which would stop everything")
         if self.max_tokens < 1:
             raise ValueError(f"Sampling.max_tokens must be at least 1, got {self.max_tokens}")
+
+
+_MAX_PARTS = 16
+"""Requests a sample may take before a step without a visible character is taken as it is."""
 
 
 class _Origin(NamedTuple):
@@ -395,7 +401,7 @@ class SampleTree:
         draw.cuts = self.sampling.steps.split(self._tokenizer, ids, origin.context)
         room = origin.room - len(ids)
         step_ended = not draw.rollout and answer.stop_reason in self._delimiters
-        if step_ended and room > 0 and not draw.cuts[-1].text:
+        if step_ended and room > 0 and not draw.cuts[-1].text and draw.parts < _MAX_PARTS:
             # A delimiter with nothing before it ends no step: the same sample goes on.
             prompt = self.tree.prompt_ids + origin.path_ids + ids
             self._request(draw, prompt, room, origin.seed(draw.index, draw.parts))

@@ -82,6 +82,21 @@ def test_an_unfinished_character_at_the_end_stays_in_the_text() -> None:
     assert token_ends(tokenizer, [0, 1])[-1] == len(tokenizer.decode([0, 1]))
 
 
+def test_broken_bytes_are_not_waited_for_for_ever() -> None:
+    """The decoding window stays short, so the walk stays linear on garbage too."""
+
+    class Counting(PieceTokenizer):
+        decoded = 0
+
+        def decode(self, token_ids: Sequence[int]) -> str:
+            self.decoded += len(token_ids)
+            return super().decode(token_ids)
+
+    tokenizer = Counting([b"\xff"])
+    assert token_ends(tokenizer, [0] * 2000)[-1] == 2000
+    assert tokenizer.decoded < 40 * 2000
+
+
 PIECES = st.lists(
     st.binary(min_size=1, max_size=4).map(lambda b: b.replace(b"\x00", b"\n"))
     | st.sampled_from([b"\n", b"\n\n", b".\n", b"x\n\ny", b" ", b"Step", "é".encode()]),

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -154,10 +155,83 @@ def test_another_schema_is_refused(tmp_path) -> None:
 
 
 def test_a_folder_of_something_else_is_refused_and_left_alone(tmp_path) -> None:
-    (tmp_path / "thesis.tex").write_text("x")
-    with pytest.raises(StoreMismatch, match=r"thesis\.tex"):
+    strange = {"thesis.tex": "x", ".draft.7.part": "precious", "LOCK": "mine, not treerl's"}
+    (tmp_path / "deep").mkdir()
+    for name, text in strange.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / "deep" / name).write_text(text)
+    with pytest.raises(StoreMismatch, match="is not empty and no run folder"):
         RunFolder(tmp_path, MANIFEST)
-    assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
+    for name, text in strange.items():
+        assert (tmp_path / name).read_text() == (tmp_path / "deep" / name).read_text() == text
+
+
+def test_a_strangers_lock_alone_is_left_alone(tmp_path) -> None:
+    (tmp_path / "LOCK").write_text("mine")
+    with pytest.raises(StoreMismatch, match="'LOCK'"):
+        RunFolder(tmp_path, MANIFEST)
+    assert (tmp_path / "LOCK").read_text() == "mine"
+
+
+BAD_LINES = [
+    b"garbage\n",
+    b"\n",
+    b"\xff\n",
+    b'{"index":0}\n',
+    b"[" * 100_000 + b"\n",
+    b'{"index":-1,"tree":null,"labels":[],"conflicts":[],"failures":[],"volatile":{}}\n',
+]
+
+
+@pytest.mark.parametrize("bad", BAD_LINES, ids=range(len(BAD_LINES)))
+@pytest.mark.parametrize("where", [0, 1, 2])
+def test_a_damaged_line_costs_its_own_problem_only(tmp_path, caplog, bad, where) -> None:
+    path = tmp_path / "run"
+    with RunFolder(path, MANIFEST) as folder:
+        folder.add(result(0))
+        folder.add(result(1))
+    lines = (path / "journal.jsonl").read_bytes().splitlines(keepends=True)
+    (path / "journal.jsonl").write_bytes(b"".join([*lines[:where], bad, *lines[where:]]))
+    assert [t.problem.id for t in RunReader(path).trees()] == ["p0", "p1"]
+    with RunFolder(path, MANIFEST) as folder:
+        assert folder.done == {0, 1}
+        assert "1 damaged journal lines are passed over" in caplog.text
+        folder.finish(summary)
+    assert digests(path) == filled(tmp_path / "straight", [0, 1])
+
+
+def test_an_index_beyond_the_problems_is_damage(tmp_path) -> None:
+    manifest = {**MANIFEST, "problems": {"count": 2}}
+    with RunFolder(tmp_path / "run", manifest) as folder:
+        folder.add(result(1))
+    with RunFolder(tmp_path / "run", manifest) as folder:
+        assert folder.done == {1}
+    line = (tmp_path / "run" / "journal.jsonl").read_bytes()
+    (tmp_path / "run" / "journal.jsonl").write_bytes(line + result(99).to_line())
+    with RunFolder(tmp_path / "run", manifest) as folder:
+        assert folder.done == {1}
+
+
+def test_a_lost_shard_folder_of_a_finished_run_is_named(tmp_path) -> None:
+    filled(tmp_path / "run", [0, 1])
+    for name, read in (("labels", RunReader.labels), ("trees", RunReader.trees)):
+        shutil.rmtree(tmp_path / "run" / name)
+        with pytest.raises(StoreError, match=f"its folder '{name}' is gone"):
+            list(read(RunReader(tmp_path / "run")))
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[1]"])
+def test_a_damaged_summary_is_an_error_and_the_journal_stays(tmp_path, content: str) -> None:
+    path = tmp_path / "run"
+    with RunFolder(path, MANIFEST) as folder:
+        folder.add(result(0))
+    (path / "summary.json").write_text(content)
+    with pytest.raises(StoreError, match=r"summary\.json"):
+        RunFolder(path, MANIFEST)
+    assert (path / "journal.jsonl").stat().st_size > 0
+    (path / "summary.json").unlink()
+    with RunFolder(path, MANIFEST) as folder:
+        assert folder.done == {0}
 
 
 HOLD = """
@@ -231,3 +305,32 @@ def test_a_damaged_label_file_names_file_and_line(tmp_path) -> None:
     labels.write_text('{"node": 1}\n{"node": \n')
     with pytest.raises(StoreError, match=r"part-00000\.jsonl, line 2 is damaged"):
         list(RunReader(tmp_path / "run").labels())
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not Path("/bin/mount").exists(), reason="needs to mount")
+def test_a_really_full_disk_loses_nothing(tmp_path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("this machine does not let us mount a tmpfs")
+    try:
+        done = 0
+        with RunFolder(disk / "run", MANIFEST) as folder:
+            while done < 1000:
+                try:
+                    folder.add(result(done))
+                except StoreError as error:
+                    assert "no space left" in str(error)
+                    break
+                done += 1
+        assert 0 < done < 1000
+        remount = ["mount", "-o", "remount,size=8m", str(disk)]
+        assert subprocess.run(remount, capture_output=True).returncode == 0
+        with RunFolder(disk / "run", MANIFEST) as folder:  # the lock was released
+            assert folder.done == set(range(done))
+            folder.add(result(done))
+            folder.finish(summary)
+        assert digests(disk / "run") == filled(tmp_path / "straight", list(range(done + 1)))
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)

@@ -28,6 +28,7 @@ from treerl.fields import (
 )
 from treerl.golds import AnswerFormat, extract_gold
 from treerl.problem import Problem
+from treerl.readers import Row
 from treerl.sources import open_source
 
 __all__ = [
@@ -88,6 +89,18 @@ class LoadedProblems(Sequence[Problem]):
         return text
 
 
+def _problem(mapper: FieldMap, index: int, row: Row, file: str) -> Problem:
+    try:
+        return mapper.problem(index, row)
+    except RecursionError as error:
+        raise ProblemError(
+            "the row is nested too deeply",
+            file=file,
+            line=row.line,
+            mend="no more than a few hundred levels of lists or objects can be read",
+        ) from error
+
+
 def load_problems(
     source: str | Path,
     *,
@@ -136,7 +149,7 @@ def load_problems(
         try:
             if isinstance(row, ProblemError):
                 raise row
-            problems.append(mapper.problem(index, row))
+            problems.append(_problem(mapper, index, row, file))
         except ProblemError as error:
             if on_error == "raise" or isinstance(error, NoQuestionField):
                 raise

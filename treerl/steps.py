@@ -191,7 +191,9 @@ def token_ends(tokenizer: Tokenizer, token_ids: Sequence[int]) -> list[int]:
     for i in range(len(token_ids)):
         context = tokenizer.decode(token_ids[start:read])
         window = tokenizer.decode(token_ids[start : i + 1])
-        if len(window) > len(context) and not window.endswith("�"):
+        # No character has more than four bytes: a longer wait is for text that is broken for good.
+        whole = not window.endswith("�") or i - read >= 4
+        if len(window) > len(context) and whole:
             done += len(window) - len(context)
             start, read = read, i + 1
         ends.append(done)

@@ -58,6 +58,7 @@ def export(run_dir: str | Path, format: str, out: str | Path, **options: Any) ->
     """
     writer = make_format(format, options)
     run = RunReader(run_dir)
+    _check_place(Path(out), run.path)
     left_out: Counter[str] = Counter()
     counts: Counter[str] = Counter()
 
@@ -89,6 +90,14 @@ def export(run_dir: str | Path, format: str, out: str | Path, **options: Any) ->
         left_out=dict(left_out.most_common()),
         losses=writer.losses(),
     )
+
+
+def _check_place(out: Path, run: Path) -> None:
+    """Refuse to replace what is no file of exports: a device, a folder, the run's own files."""
+    if out.exists() and not out.is_file():
+        raise ConfigError(f"{out} is no regular file; choose another place for the export")
+    if run.resolve() in out.resolve().parents:
+        raise ConfigError(f"{out} lies in the run folder {run}; choose a place outside it")
 
 
 def make_format(name: str, options: dict[str, Any] | None = None) -> Format:

@@ -99,8 +99,36 @@ def test_another_configuration_or_other_problems_are_refused(tmp_path) -> None:
     other = Labeler(reward=ends_in_one, search=small_search(), seed=1)
     with pytest.raises(StoreMismatch, match="'seed' is 0 there and 1 now"):
         other.run(problems(6), ScriptedEngine(dice_policy), tmp_path / "run")
-    with pytest.raises(StoreMismatch, match="'problems'"):
+    with pytest.raises(StoreMismatch, match="'problems.count' is 6 there and 7 now"):
         LABELER.run(problems(7), ScriptedEngine(dice_policy), tmp_path / "run")
+
+
+def test_other_solutions_of_the_same_problem_are_another_run(tmp_path) -> None:
+    search = PrefixMCConfig(rollouts=2, sampling=LABELER.search.sampling)
+    labeler = Labeler(reward=ends_in_one, search=search)
+    for i, steps in enumerate([["a", "Answer: 1"], ["b", "Answer: 0"]]):
+        given = Problem.from_text("g", "Roll.", "1", metadata={"solutions": [steps]})
+        if i == 0:
+            labeler.run([given], ScriptedEngine(dice_policy), tmp_path / "run")
+        else:
+            with pytest.raises(StoreMismatch, match="problems"):
+                labeler.run([given], ScriptedEngine(dice_policy), tmp_path / "run")
+
+
+@pytest.mark.parametrize("value", [float("nan"), {1, 2}])
+def test_metadata_without_json_form_is_refused_before_anything_is_grown(tmp_path, value) -> None:
+    problem = Problem.from_text("odd", "Roll.", "1", metadata={"x": value})
+    with pytest.raises(ConfigError, match="metadata of problem 'odd' has no JSON form"):
+        LABELER.run([problem], ScriptedEngine(dice_policy), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_prompt_that_cannot_be_encoded_is_a_record(tmp_path) -> None:
+    odd = Problem.from_text("odd", "half a pair: \ud800", "1")
+    summary = LABELER.run([*problems(1), odd], ScriptedEngine(dice_policy), tmp_path / "run")
+    (failure,) = RunReader(tmp_path / "run").failures()
+    assert failure["problem_id"] == "odd"
+    assert summary["problems"] == 2
 
 
 def test_the_manifest_holds_every_parameter(tmp_path) -> None:

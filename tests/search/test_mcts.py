@@ -303,7 +303,9 @@ def test_options_that_make_no_sense_are_refused(options: dict, message: str) -> 
         MCTSConfig(**options)
 
 
-@pytest.mark.parametrize("options", [{"temperature": -1.0}, {"top_p": 0.0}, {"max_tokens": 0}])
+@pytest.mark.parametrize(
+    "options", [{"temperature": -1.0}, {"top_p": 0.0}, {"max_tokens": 0}, {"stop": ("",)}]
+)
 def test_sampling_options_are_checked(options: dict) -> None:
     with pytest.raises(ValueError, match="Sampling"):
         Sampling(**options)

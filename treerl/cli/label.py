@@ -247,7 +247,7 @@ def label(
         int,
         typer.Option(
             min=1,
-            help="Problems that are worked on at the same time; no result depends on it.",
+            help="Problems that are worked on at the same time; no label depends on it.",
             rich_help_panel=_RUN,
         ),
     ] = 16,
@@ -306,12 +306,15 @@ def label(
     )
     with open_labeler(options) as labeler:
         say(f"loading {model}")
+        finished = (out / "summary.json").exists()
         policy = open_engine(source)
         try:
             summary = run_labeler(labeler, loaded.problems, policy, out)
         except Interrupted as stopped:
             complain(str(stopped))
             raise typer.Exit(130) from stopped
+    if finished:
+        say(f"{out} was finished before: nothing was generated, this is its summary")
     show_summary(summary, out, seconds=time.monotonic() - began, skipped=len(loaded.errors))
 
 

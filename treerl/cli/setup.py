@@ -89,6 +89,8 @@ def _open_hf(options: EngineOptions) -> Engine:
     from treerl.engines.hf import HFEngine
 
     model = options.model
+    if model.startswith("lab:") and model != LAB_WORDS:
+        raise ConfigError(f"no lab model '{model}'; there is {LAB_WORDS}")
     if model == LAB_WORDS:
         import torch
 
