@@ -316,15 +316,17 @@ def test_a_really_full_disk_loses_nothing(tmp_path) -> None:
         pytest.skip("this machine does not let us mount a tmpfs")
     try:
         done = 0
-        with RunFolder(disk / "run", MANIFEST) as folder:
+
+        def fill(folder: RunFolder) -> None:
+            nonlocal done
             while done < 1000:
-                try:
-                    folder.add(result(done))
-                except StoreError as error:
-                    assert "no space left" in str(error)
-                    break
+                folder.add(result(done))
                 done += 1
-        assert 0 < done < 1000
+
+        with RunFolder(disk / "run", MANIFEST) as folder:
+            with pytest.raises(StoreError, match="no space left"):
+                fill(folder)
+        assert done > 0
         remount = ["mount", "-o", "remount,size=8m", str(disk)]
         assert subprocess.run(remount, capture_output=True).returncode == 0
         with RunFolder(disk / "run", MANIFEST) as folder:  # the lock was released

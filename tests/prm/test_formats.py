@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -350,6 +351,19 @@ def test_the_generator_is_a_name_and_no_place(tmp_path: Path) -> None:
 def test_an_unfinished_run_is_exported_as_far_as_it_is(tmp_path: Path) -> None:
     run = save(tmp_path / "run", apples("a"), apples("b"), finish=False)
     assert export(run, "trl", tmp_path / "out.jsonl").rows == 4
+
+
+def test_an_export_replaces_regular_files_outside_its_run_only(tmp_path: Path) -> None:
+    run = save(tmp_path / "run", apples("a"))
+    labels = run / "labels" / "part-00000.jsonl"
+    before = labels.read_bytes()
+    with pytest.raises(ConfigError, match="lies in the run folder"):
+        export(run, "trl", labels)
+    assert labels.read_bytes() == before
+    os.mkfifo(tmp_path / "pipe")
+    for place in (tmp_path / "pipe", tmp_path):
+        with pytest.raises(ConfigError, match="is no regular file"):
+            export(run, "trl", place)
 
 
 def test_problems_without_labels_are_passed_over(tmp_path: Path) -> None:
