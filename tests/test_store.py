@@ -323,9 +323,11 @@ def test_a_really_full_disk_loses_nothing(tmp_path) -> None:
                 folder.add(result(done))
                 done += 1
 
-        with RunFolder(disk / "run", MANIFEST) as folder:
-            with pytest.raises(StoreError, match="no space left"):
-                fill(folder)
+        with (
+            RunFolder(disk / "run", MANIFEST) as folder,
+            pytest.raises(StoreError, match="no space left"),
+        ):
+            fill(folder)
         assert done > 0
         remount = ["mount", "-o", "remount,size=8m", str(disk)]
         assert subprocess.run(remount, capture_output=True).returncode == 0
