@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 an error, 2 a wrong call, 130 ended by Ctrl-C.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from treerl.cli.demo import demo
 from treerl.cli.export import export
 from treerl.cli.label import label
 from treerl.cli.show import show
+from treerl.cli.verify import verify
 from treerl.errors import TreeRLError
 
 __all__ = ["app", "main", "version"]
@@ -32,6 +34,7 @@ app.command()(label)
 app.command()(show)
 app.command()(export)
 app.command()(demo)
+app.command()(verify)
 
 
 def _print_version(wanted: bool) -> None:
@@ -70,6 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    _mend_streams()
     try:
         code = app(args=argv, prog_name="treerl", standalone_mode=False)
         sys.stdout.flush()
@@ -88,6 +92,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         return _wrong_call(error)
     return code if isinstance(code, int) else 0
+
+
+def _mend_streams() -> None:
+    """Give a closed stream somewhere to go, and a narrow encoding a way to show any character."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _wrong_call(error: Exception) -> int:

@@ -1,0 +1,486 @@
+"""`treerl verify`: a file of responses or steps judged, and counted by verdict and reason."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO
+
+import typer
+
+from treerl.cli.console import clean, complain, output, plain_table, say
+from treerl.cli.label import OnBadRow
+from treerl.cli.setup import unescape
+from treerl.errors import ConfigError, ProblemError
+
+if TYPE_CHECKING:
+    from treerl.readers import Row, Rows
+
+__all__ = ["Extraction", "Percent", "Units", "verify"]
+
+RESPONSE_FIELDS = (
+    "response",
+    "completion",
+    "prediction",
+    "generation",
+    "generated_text",
+    "model_output",
+    "output",
+    "pred",
+    "messages",
+)
+STEPS_FIELDS = ("steps", "completions", "solution", *RESPONSE_FIELDS, "answer")
+CHUNK, SAY_EVERY_S, SHOWN = 64, 20.0, 5
+
+
+class Extraction(StrEnum):
+    """Where the answer stands in a response."""
+
+    boxed_or_marker = "boxed_or_marker"
+    boxed = "boxed"
+    marker = "marker"
+    last_number = "last_number"
+    whole = "whole"
+
+
+class Percent(StrEnum):
+    """What 50 % is equal to."""
+
+    strict = "strict"
+    lenient = "lenient"
+
+
+class Units(StrEnum):
+    """Whether a unit may be left out."""
+
+    lenient = "lenient"
+    strict = "strict"
+
+
+_DEFAULTS = {"extraction": "boxed_or_marker", "percent": "strict", "units": "lenient"}
+_FIELDS, _ANSWERS, _STEPS = "Input", "Answers", "Steps"
+
+
+def verify(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="A .jsonl, .json, .csv or .parquet file, a folder of them, or a hub id; a row "
+            "is a response with its gold, or a solution with --steps.",
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Write the records here, a JSON line a row; each can be replayed."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace that file if it exists.")] = False,
+    workers: Annotated[int, typer.Option(min=1, help="Checks that run at the same time.")] = 4,
+    response_field: Annotated[
+        str | None,
+        typer.Option(
+            help="Field of the response or the solution: text, a chat, or a list of steps; found "
+            "by itself where it has a usual name. A dot steps into an object.",
+            rich_help_panel=_FIELDS,
+        ),
+    ] = None,
+    gold_field: Annotated[
+        str | None, typer.Option(help="Field of the gold answer.", rich_help_panel=_FIELDS)
+    ] = None,
+    problem_field: Annotated[
+        str | None,
+        typer.Option(help="Field of the problem, with --steps.", rich_help_panel=_FIELDS),
+    ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(help="Split of a folder or a hub data set.", rich_help_panel=_FIELDS),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, help="Take only the first so many rows.", rich_help_panel=_FIELDS),
+    ] = None,
+    on_bad_row: Annotated[
+        OnBadRow,
+        typer.Option(
+            help="A row that cannot be used ends the command, or is left out and counted.",
+            rich_help_panel=_FIELDS,
+        ),
+    ] = OnBadRow.RAISE,
+    extraction: Annotated[
+        Extraction,
+        typer.Option(help="Where the answer stands in a response.", rich_help_panel=_ANSWERS),
+    ] = Extraction.boxed_or_marker,
+    percent: Annotated[
+        Percent,
+        typer.Option(
+            help="strict: 50 % equals 0.5; lenient: also 50.",
+            rich_help_panel=_ANSWERS,
+        ),
+    ] = Percent.strict,
+    units: Annotated[
+        Units,
+        typer.Option(
+            help="lenient: a missing unit is accepted; strict: it is not.",
+            rich_help_panel=_ANSWERS,
+        ),
+    ] = Units.lenient,
+    steps: Annotated[
+        bool,
+        typer.Option(
+            "--steps", help="Judge the steps of solutions, not answers.", rich_help_panel=_STEPS
+        ),
+    ] = False,
+    step_delimiter: Annotated[
+        str,
+        typer.Option(
+            help=r"What ends a step where a solution is one text.", rich_help_panel=_STEPS
+        ),
+    ] = r"\n\n",
+) -> None:
+    r"""Judge responses against gold answers, or the steps of solutions, with tools.
+
+    Prints how many rows got which verdict for which reason. What cannot be judged is counted
+    apart and never as wrong.
+
+    Example: treerl verify responses.jsonl --response-field output --gold-field answer
+    """
+    from treerl.sources import open_source
+
+    options = {"extraction": extraction.value, "percent": percent.value, "units": units.value}
+    if steps and (gold_field is not None or options != _DEFAULTS):
+        raise typer.BadParameter(
+            "--steps judges no answers; leave --gold-field, --extraction, --percent, --units out"
+        )
+    if not steps and problem_field is not None:
+        raise typer.BadParameter("--problem-field belongs to --steps")
+    delimiter = unescape(step_delimiter)
+    if not delimiter:
+        raise typer.BadParameter("the step delimiter must not be empty")
+    if out is not None and out.exists() and not force:
+        raise ConfigError(f"{out} exists; name another file, or replace it with --force")
+    file, _, rows = open_source(source, split)
+    fields = _Fields(file, steps, response_field, gold_field, problem_field)
+    reader = _Reader(fields, islice(rows, limit), skip=on_bad_row is OnBadRow.SKIP)
+    job = _StepJob(fields, delimiter) if steps else _AnswerJob(fields, options)
+    try:
+        with closing(job):
+            _run(job, reader, out, workers)
+    except KeyboardInterrupt as stopped:
+        complain(f"interrupted after {reader.good:,} rows; no records were written")
+        raise typer.Exit(130) from stopped
+    _report_rows(reader)
+    job.show()
+
+
+@dataclass
+class _Fields:
+    """Which fields are read; settled on the first row where they are not given."""
+
+    file: str
+    steps: bool
+    response: str | None
+    gold: str | None
+    problem: str | None
+    found: bool = False
+
+    def settle(self, row: Row) -> None:
+        """Find the fields that were not given.
+
+        Raises:
+            ProblemError: There is none with a usual name.
+        """
+        from treerl.fields import ANSWER_FIELDS, QUESTION_FIELDS
+
+        usual = STEPS_FIELDS if self.steps else RESPONSE_FIELDS
+        self.response = self.response or _first(row, usual)
+        if self.response is None:
+            raise self._not_found(row, "response", "--response-field")
+        if self.steps:
+            others = [name for name in QUESTION_FIELDS if name != self.response]
+            self.problem = self.problem or _first(row, others)
+        else:
+            others = [name for name in ANSWER_FIELDS if name != self.response]
+            self.gold = self.gold or _first(row, others)
+            if self.gold is None:
+                raise self._not_found(row, "gold answer", "--gold-field")
+        self.found = True
+
+    def names(self) -> str:
+        """Return the fields in use."""
+        return ", ".join(filter(None, (self.problem, self.response, self.gold)))
+
+    def get(self, row: Row, name: str) -> Any:
+        """Return a field's value.
+
+        Raises:
+            ProblemError: The row has no such field.
+        """
+        there, value = _lookup(row.fields, name)
+        if not there:
+            message = f"there is no such field; the fields are {_list(row)}"
+            raise ProblemError(message, file=self.file, line=row.line, field=name)
+        return value
+
+    def bad(self, row: Row, name: str | None, message: str) -> ProblemError:
+        """Return an error that names the row and the field."""
+        return ProblemError(message, file=self.file, line=row.line, field=name)
+
+    def _not_found(self, row: Row, what: str, option: str) -> ProblemError:
+        return ProblemError(
+            f"no field for the {what} was found; the fields are {_list(row)}",
+            file=self.file,
+            line=row.line,
+            mend=f"name it with {option}",
+        )
+
+
+@dataclass
+class _Reader:
+    """Rows without the bad ones."""
+
+    fields: _Fields
+    rows: Rows
+    skip: bool
+    good: int = 0
+    errors: list[ProblemError] = field(default_factory=list)
+
+    def read(self, task: Callable[[Row], _Task]) -> Iterator[_Task]:
+        for row in self.rows:
+            try:
+                if isinstance(row, ProblemError):
+                    raise row
+                if not self.fields.found:
+                    self.fields.settle(row)
+                made = task(row)
+            except ProblemError as error:
+                if not self.skip or (not self.fields.found and not isinstance(row, ProblemError)):
+                    raise
+                self.errors.append(error)
+                continue
+            self.good += 1
+            yield made
+
+    def nothing(self) -> ProblemError:
+        """Return why there is nothing to judge."""
+        if not self.errors:
+            return ProblemError("the file holds no row", file=self.fields.file)
+        first = self.errors[0]
+        message = f"none of the {len(self.errors):,} rows can be used; the first: {first.message}"
+        return ProblemError(
+            message, file=first.file, line=first.line, field=first.field, mend=first.mend
+        )
+
+
+class _Task(NamedTuple):
+    """What is judged: a response with its gold, or steps with their problem."""
+
+    line: int
+    what: Any
+    against: Any
+
+
+class _AnswerJob:
+    """Final answers against golds."""
+
+    def __init__(self, fields: _Fields, options: dict[str, Any]) -> None:
+        from treerl.verifiers import AnswerVerifier
+
+        self.fields, self.options = fields, options
+        self.verifier = AnswerVerifier(**options)
+        self.counts: Counter[tuple[str, str]] = Counter()
+        self.by_gold = 0
+
+    def close(self) -> None:
+        self.verifier.close()
+
+    def task(self, row: Row) -> _Task:
+        from treerl.integrations import completion_text
+        from treerl.readers import Number
+
+        assert self.fields.response is not None
+        assert self.fields.gold is not None
+        value = self.fields.get(row, self.fields.response)
+        gold = self.fields.get(row, self.fields.gold)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            value = str(value)
+        response = completion_text(value)
+        if not isinstance(value, str) and not response:
+            raise self.fields.bad(row, self.fields.response, "the response is no text and no chat")
+        # A number keeps the text that its file has; only a missing one is no gold.
+        if isinstance(gold, Number):
+            gold = None if gold.lower() == "nan" else str(gold)
+        return _Task(row.line, str(response), gold)
+
+    def judge(self, task: _Task) -> dict[str, Any]:
+        from treerl.integrations import judge_answer
+
+        verdict = judge_answer(self.verifier, task.what, task.against)
+        return {
+            "row": task.line,
+            "verdict": str(verdict.verdict),
+            "response": task.what,
+            "gold": task.against,
+            "options": self.options,
+            "record": verdict.to_json(),
+        }
+
+    def add(self, record: dict[str, Any]) -> None:
+        reason = record["record"]["reason"]
+        self.counts[(record["verdict"], reason)] += 1
+        self.by_gold += record["verdict"] == "UNVERIFIABLE" and reason.startswith("gold")
+
+    def show(self) -> None:
+        total, open_ = _table(self.counts, "rows")
+        text = f"{_share(open_, total)} of {total:,} rows are without a verdict"
+        if open_:
+            text += f": {open_ - self.by_gold:,} by the response, {self.by_gold:,} by the gold"
+        output().print(text, soft_wrap=True)
+
+
+class _StepJob:
+    """Steps of solutions."""
+
+    def __init__(self, fields: _Fields, delimiter: str) -> None:
+        from treerl.verifiers import StepVerifier
+
+        self.fields, self.delimiter = fields, delimiter
+        self.verifier = StepVerifier()
+        self.counts: Counter[tuple[str, str]] = Counter()
+        self.solutions = self.refuted = 0
+
+    def close(self) -> None:
+        self.verifier.close()
+
+    def task(self, row: Row) -> _Task:
+        from treerl.integrations import completion_text
+
+        assert self.fields.response is not None
+        value = self.fields.get(row, self.fields.response)
+        if isinstance(value, list) and value and all(isinstance(step, str) for step in value):
+            steps = [str(step) for step in value]
+        else:
+            steps = [step for step in completion_text(value).split(self.delimiter) if step.strip()]
+        if not steps:
+            message = "the solution is empty, or no text and no list of steps"
+            raise self.fields.bad(row, self.fields.response, message)
+        problem = self.fields.get(row, self.fields.problem) if self.fields.problem else ""
+        return _Task(row.line, steps, str(problem) if isinstance(problem, str) else "")
+
+    def judge(self, task: _Task) -> dict[str, Any]:
+        verdicts = self.verifier.verify_solution(task.what, problem=task.against)
+        return {
+            "row": task.line,
+            "problem": task.against,
+            "steps": task.what,
+            "records": [verdict.to_json() for verdict in verdicts],
+        }
+
+    def add(self, record: dict[str, Any]) -> None:
+        found = [(step["verdict"], step["reason"]) for step in record["records"]]
+        self.counts.update(found)
+        self.solutions += 1
+        self.refuted += any(word == "REFUTED" for word, _ in found)
+
+    def show(self) -> None:
+        total, open_ = _table(self.counts, "steps")
+        output().print(
+            f"{_share(open_, total)} of {total:,} steps are without a verdict; "
+            f"{self.refuted:,} of {self.solutions:,} solutions hold a refuted step",
+            soft_wrap=True,
+        )
+
+
+def _run(job: _AnswerJob | _StepJob, reader: _Reader, out: Path | None, workers: int) -> None:
+    """Judge all rows; the file of records appears when it is whole."""
+    part = None if out is None else out.with_name(f"{out.name}.part")
+    try:
+        if part is None or out is None:
+            _judge(job, reader, None, workers)
+            return
+        with part.open("w", encoding="utf-8") as stream:
+            _judge(job, reader, stream, workers)
+        os.replace(part, out)
+    except BaseException:
+        if part is not None:
+            part.unlink(missing_ok=True)
+        raise
+
+
+def _judge(
+    job: _AnswerJob | _StepJob, reader: _Reader, stream: TextIO | None, workers: int
+) -> None:
+    tasks = reader.read(job.task)
+    said = time.monotonic()
+    threads = ThreadPoolExecutor(workers)
+    try:
+        while chunk := list(islice(tasks, CHUNK)):
+            for record in threads.map(job.judge, chunk):
+                job.add(record)
+                if stream is not None:
+                    stream.write(json.dumps(record, default=str) + "\n")
+            if time.monotonic() - said > SAY_EVERY_S:
+                said = time.monotonic()
+                say(f"{reader.good:,} rows judged")
+        if not reader.good:
+            raise reader.nothing()
+    finally:  # after Ctrl-C nobody waits for the checks that have not begun
+        threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _report_rows(reader: _Reader) -> None:
+    fields, skipped = reader.fields, len(reader.errors)
+    text = f"{reader.good:,} row{'s' * (reader.good != 1)} of {fields.file} ({fields.names()})"
+    say(f"{text}, {skipped:,} bad ones skipped" if skipped else text)
+    for error in reader.errors[:SHOWN]:
+        say(f"  skipped: {error}")
+
+
+_STYLES = {"SUPPORTED": "green", "REFUTED": "red", "UNVERIFIABLE": "yellow"}
+
+
+def _table(counts: Counter[tuple[str, str]], unit: str) -> tuple[int, int]:
+    """Print the counts; return how many there are and how many of them have no verdict."""
+    from rich.text import Text
+
+    total = sum(counts.values())
+    table = plain_table("verdict", "reason", f"{unit}>", "share>")
+    for word, style in _STYLES.items():
+        reasons = {reason: n for (w, reason), n in counts.items() if w == word}
+        n = sum(reasons.values())
+        table.add_row(Text(word, style), "", Text(f"{n:,}", "bold"), Text(_share(n, total), "bold"))
+        for reason, k in sorted(reasons.items(), key=lambda item: (-item[1], item[0])):
+            table.add_row("", Text(clean(reason)), f"{k:,}", _share(k, total))
+    output().print(table)
+    return total, sum(n for (word, _), n in counts.items() if word == "UNVERIFIABLE")
+
+
+def _share(n: int, total: int) -> str:
+    return f"{n / total:.1%}".replace("%", " %") if total else "none"
+
+
+def _lookup(fields: Any, name: str) -> tuple[bool, Any]:
+    """Return whether there is a field, and its value; a dot steps into an object."""
+    if not isinstance(fields, dict):
+        return False, None
+    if name in fields:
+        return True, fields[name]
+    head, dot, rest = name.partition(".")
+    return _lookup(fields.get(head), rest) if dot else (False, None)
+
+
+def _first(row: Row, names: Sequence[str]) -> str | None:
+    return next((name for name in names if _lookup(row.fields, name)[0]), None)
+
+
+def _list(row: Row) -> str:
+    shown = [repr(name) for name in islice(row.fields, 20)]
+    return ", ".join(shown + ["…"] * (len(row.fields) > len(shown))) or "none"
