@@ -6,39 +6,26 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
 from treerl.cli.console import clean, complain, output, plain_table, say
 from treerl.cli.label import OnBadRow
 from treerl.cli.setup import unescape
-from treerl.errors import ConfigError, ProblemError
+from treerl.cli.verify_rows import Fields, Reader, Task
+from treerl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from treerl.readers import Row, Rows
+    from treerl.readers import Row
 
 __all__ = ["Extraction", "Percent", "Units", "verify"]
 
-RESPONSE_FIELDS = (
-    "response",
-    "completion",
-    "prediction",
-    "generation",
-    "generated_text",
-    "model_output",
-    "output",
-    "pred",
-    "messages",
-)
-STEPS_FIELDS = ("steps", "completions", "solution", *RESPONSE_FIELDS, "answer")
 CHUNK, SAY_EVERY_S, SHOWN = 64, 20.0, 5
 
 
@@ -168,8 +155,8 @@ def verify(
     if out is not None and out.exists() and not force:
         raise ConfigError(f"{out} exists; name another file, or replace it with --force")
     file, _, rows = open_source(source, split)
-    fields = _Fields(file, steps, response_field, gold_field, problem_field)
-    reader = _Reader(fields, islice(rows, limit), skip=on_bad_row is OnBadRow.SKIP)
+    fields = Fields(file, steps, response_field, gold_field, problem_field)
+    reader = Reader(fields, islice(rows, limit), skip=on_bad_row is OnBadRow.SKIP)
     job = _StepJob(fields, delimiter) if steps else _AnswerJob(fields, options)
     try:
         with closing(job):
@@ -181,117 +168,10 @@ def verify(
     job.show()
 
 
-@dataclass
-class _Fields:
-    """Which fields are read; settled on the first row where they are not given."""
-
-    file: str
-    steps: bool
-    response: str | None
-    gold: str | None
-    problem: str | None
-    found: bool = False
-
-    def settle(self, row: Row) -> None:
-        """Find the fields that were not given.
-
-        Raises:
-            ProblemError: There is none with a usual name.
-        """
-        from treerl.fields import ANSWER_FIELDS, QUESTION_FIELDS
-
-        usual = STEPS_FIELDS if self.steps else RESPONSE_FIELDS
-        self.response = self.response or _first(row, usual)
-        if self.response is None:
-            raise self._not_found(row, "response", "--response-field")
-        if self.steps:
-            others = [name for name in QUESTION_FIELDS if name != self.response]
-            self.problem = self.problem or _first(row, others)
-        else:
-            others = [name for name in ANSWER_FIELDS if name != self.response]
-            self.gold = self.gold or _first(row, others)
-            if self.gold is None:
-                raise self._not_found(row, "gold answer", "--gold-field")
-        self.found = True
-
-    def names(self) -> str:
-        """Return the fields in use."""
-        return ", ".join(filter(None, (self.problem, self.response, self.gold)))
-
-    def get(self, row: Row, name: str) -> Any:
-        """Return a field's value.
-
-        Raises:
-            ProblemError: The row has no such field.
-        """
-        there, value = _lookup(row.fields, name)
-        if not there:
-            message = f"there is no such field; the fields are {_list(row)}"
-            raise ProblemError(message, file=self.file, line=row.line, field=name)
-        return value
-
-    def bad(self, row: Row, name: str | None, message: str) -> ProblemError:
-        """Return an error that names the row and the field."""
-        return ProblemError(message, file=self.file, line=row.line, field=name)
-
-    def _not_found(self, row: Row, what: str, option: str) -> ProblemError:
-        return ProblemError(
-            f"no field for the {what} was found; the fields are {_list(row)}",
-            file=self.file,
-            line=row.line,
-            mend=f"name it with {option}",
-        )
-
-
-@dataclass
-class _Reader:
-    """Rows without the bad ones."""
-
-    fields: _Fields
-    rows: Rows
-    skip: bool
-    good: int = 0
-    errors: list[ProblemError] = field(default_factory=list)
-
-    def read(self, task: Callable[[Row], _Task]) -> Iterator[_Task]:
-        for row in self.rows:
-            try:
-                if isinstance(row, ProblemError):
-                    raise row
-                if not self.fields.found:
-                    self.fields.settle(row)
-                made = task(row)
-            except ProblemError as error:
-                if not self.skip or (not self.fields.found and not isinstance(row, ProblemError)):
-                    raise
-                self.errors.append(error)
-                continue
-            self.good += 1
-            yield made
-
-    def nothing(self) -> ProblemError:
-        """Return why there is nothing to judge."""
-        if not self.errors:
-            return ProblemError("the file holds no row", file=self.fields.file)
-        first = self.errors[0]
-        message = f"none of the {len(self.errors):,} rows can be used; the first: {first.message}"
-        return ProblemError(
-            message, file=first.file, line=first.line, field=first.field, mend=first.mend
-        )
-
-
-class _Task(NamedTuple):
-    """What is judged: a response with its gold, or steps with their problem."""
-
-    line: int
-    what: Any
-    against: Any
-
-
 class _AnswerJob:
     """Final answers against golds."""
 
-    def __init__(self, fields: _Fields, options: dict[str, Any]) -> None:
+    def __init__(self, fields: Fields, options: dict[str, Any]) -> None:
         from treerl.verifiers import AnswerVerifier
 
         self.fields, self.options = fields, options
@@ -302,7 +182,7 @@ class _AnswerJob:
     def close(self) -> None:
         self.verifier.close()
 
-    def task(self, row: Row) -> _Task:
+    def task(self, row: Row) -> Task:
         from treerl.integrations import completion_text
         from treerl.readers import Number
 
@@ -318,9 +198,9 @@ class _AnswerJob:
         # A number keeps the text that its file has; only a missing one is no gold.
         if isinstance(gold, Number):
             gold = None if gold.lower() == "nan" else str(gold)
-        return _Task(row.line, str(response), gold)
+        return Task(row.line, str(response), gold)
 
-    def judge(self, task: _Task) -> dict[str, Any]:
+    def judge(self, task: Task) -> dict[str, Any]:
         from treerl.integrations import judge_answer
 
         verdict = judge_answer(self.verifier, task.what, task.against)
@@ -349,7 +229,7 @@ class _AnswerJob:
 class _StepJob:
     """Steps of solutions."""
 
-    def __init__(self, fields: _Fields, delimiter: str) -> None:
+    def __init__(self, fields: Fields, delimiter: str) -> None:
         from treerl.verifiers import StepVerifier
 
         self.fields, self.delimiter = fields, delimiter
@@ -360,7 +240,7 @@ class _StepJob:
     def close(self) -> None:
         self.verifier.close()
 
-    def task(self, row: Row) -> _Task:
+    def task(self, row: Row) -> Task:
         from treerl.integrations import completion_text
 
         assert self.fields.response is not None
@@ -373,9 +253,9 @@ class _StepJob:
             message = "the solution is empty, or no text and no list of steps"
             raise self.fields.bad(row, self.fields.response, message)
         problem = self.fields.get(row, self.fields.problem) if self.fields.problem else ""
-        return _Task(row.line, steps, str(problem) if isinstance(problem, str) else "")
+        return Task(row.line, steps, str(problem) if isinstance(problem, str) else "")
 
-    def judge(self, task: _Task) -> dict[str, Any]:
+    def judge(self, task: Task) -> dict[str, Any]:
         verdicts = self.verifier.verify_solution(task.what, problem=task.against)
         return {
             "row": task.line,
@@ -399,7 +279,7 @@ class _StepJob:
         )
 
 
-def _run(job: _AnswerJob | _StepJob, reader: _Reader, out: Path | None, workers: int) -> None:
+def _run(job: _AnswerJob | _StepJob, reader: Reader, out: Path | None, workers: int) -> None:
     """Judge all rows; the file of records appears when it is whole."""
     part = None if out is None else out.with_name(f"{out.name}.part")
     try:
@@ -415,9 +295,7 @@ def _run(job: _AnswerJob | _StepJob, reader: _Reader, out: Path | None, workers:
         raise
 
 
-def _judge(
-    job: _AnswerJob | _StepJob, reader: _Reader, stream: TextIO | None, workers: int
-) -> None:
+def _judge(job: _AnswerJob | _StepJob, reader: Reader, stream: TextIO | None, workers: int) -> None:
     tasks = reader.read(job.task)
     said = time.monotonic()
     threads = ThreadPoolExecutor(workers)
@@ -436,7 +314,7 @@ def _judge(
         threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _report_rows(reader: _Reader) -> None:
+def _report_rows(reader: Reader) -> None:
     fields, skipped = reader.fields, len(reader.errors)
     text = f"{reader.good:,} row{'s' * (reader.good != 1)} of {fields.file} ({fields.names()})"
     say(f"{text}, {skipped:,} bad ones skipped" if skipped else text)
@@ -465,22 +343,3 @@ def _table(counts: Counter[tuple[str, str]], unit: str) -> tuple[int, int]:
 
 def _share(n: int, total: int) -> str:
     return f"{n / total:.1%}".replace("%", " %") if total else "none"
-
-
-def _lookup(fields: Any, name: str) -> tuple[bool, Any]:
-    """Return whether there is a field, and its value; a dot steps into an object."""
-    if not isinstance(fields, dict):
-        return False, None
-    if name in fields:
-        return True, fields[name]
-    head, dot, rest = name.partition(".")
-    return _lookup(fields.get(head), rest) if dot else (False, None)
-
-
-def _first(row: Row, names: Sequence[str]) -> str | None:
-    return next((name for name in names if _lookup(row.fields, name)[0]), None)
-
-
-def _list(row: Row) -> str:
-    shown = [repr(name) for name in islice(row.fields, 20)]
-    return ", ".join(shown + ["…"] * (len(row.fields) > len(shown))) or "none"
