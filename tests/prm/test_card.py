@@ -121,7 +121,7 @@ def test_half_a_run_and_other_runs_get_no_card(tmp_path: Path, run: Path) -> Non
     with pytest.raises(StoreError, match="is not finished"):
         dataset_card(tmp_path / "half")
     with RunFolder(tmp_path / "rollout", {"kind": "rollout"}) as out:
-        out.finish(lambda results: {})
+        out.finish(lambda results: {"problems": 0})
     with pytest.raises(ConfigError, match="no labels"):
         dataset_card(tmp_path / "rollout")
     with pytest.raises(ConfigError, match="no format 'xml'"):
