@@ -6,6 +6,7 @@ whose fault it is: a gold that cannot be read is not the response's error.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from typing import Any, Literal, get_args
@@ -181,6 +182,8 @@ class AnswerVerifier:
         )
 
     def _compare(self, gold: Answer, prediction: Answer) -> Outcome:
+        if _other_words(gold.text, prediction.text):
+            return Outcome(False, "not_equal")
         try:
             return self._comparer.compare(gold, prediction)
         except RecursionError:
@@ -188,3 +191,14 @@ class AnswerVerifier:
 
     def _symbolic(self, gold: Node, prediction: Node) -> Outcome:
         return ask_equal(self._pool, gold, prediction, self.wall_s)
+
+
+# Three letters or more, or capitals, are a word or a sequence (an order, true/false marks), not a
+# product of variables: "dog" is not "god". Two small letters stay algebra: xy is yx.
+_WORD = re.compile(r"(?:\\(?:text|mathrm|textbf)\s*\{)?\s*([A-Za-z]{3,}|[A-Z]{2,})\s*\}?")
+
+
+def _other_words(gold: str, prediction: str) -> bool:
+    """Say whether both are plain words, and different ones."""
+    a, b = _WORD.fullmatch(gold.strip(" $")), _WORD.fullmatch(prediction.strip(" $"))
+    return a is not None and b is not None and a[1].casefold() != b[1].casefold()

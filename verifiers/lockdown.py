@@ -43,6 +43,8 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271),
     "kcmp": (312, 272), "setpgid": (109, 154), "setsid": (112, 157),
     "timer_create": (222, 107), "sched_setaffinity": (203, 122), "sched_setscheduler": (144, 119),
+    "sched_setparam": (142, 118), "sched_setattr": (314, 274),
+    "setpriority": (141, 140), "ioprio_set": (251, 30),
     # limits and privileges
     "prctl": (157, 167), "seccomp": (317, 277), "prlimit64": (302, 261), "setrlimit": (160, 164),
     "setuid": (105, 146), "setgid": (106, 144), "setreuid": (113, 145), "setregid": (114, 143),

@@ -150,3 +150,24 @@ def test_statistics(verifier: AnswerVerifier) -> None:
         counted.verify("nothing to see here, really nothing", "5")
         assert counted.stats.to_dict()["verdict/UNVERIFIABLE/no_answer"] == 1
         assert counted.stats.total == 2
+
+
+@pytest.mark.parametrize(
+    ("gold", "said"),
+    [
+        ("god", "dog"),
+        ("\\text{god}", "\\text{dog}"),
+        ("FTT", "TTF"),
+        ("DCBA", "ABCD"),
+        ("BGR", "RGB"),
+    ],
+)
+def test_words_are_no_products_of_variables(gold: str, said: str) -> None:
+    with AnswerVerifier() as verifier:
+        assert verifier.verify(f"\\boxed{{{said}}}", gold).equal is False
+        assert verifier.verify(f"\\boxed{{{gold}}}", gold).equal is True
+
+
+def test_two_small_letters_stay_algebra() -> None:
+    with AnswerVerifier() as verifier:
+        assert verifier.verify("\\boxed{yx}", "xy").equal is True

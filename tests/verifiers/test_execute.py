@@ -187,3 +187,16 @@ def test_the_last_program_after_the_reasoning_counts() -> None:
     text = "<think>```python\n1\n```</think>```python\n2\n```and```\n3\n```"
     assert extract_program(text) == "3\n"
     assert extract_program("<think>```python\n1\n```</think>none") is None
+
+
+def test_a_snippet_cannot_change_anybodys_priority() -> None:
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    with PythonExecutor() as executor:
+        if isolation_report().level != "full":
+            pytest.skip("needs seccomp")
+        for target in ("os.getppid()", str(os.getpid()), "0"):
+            outcome = executor.run(f"import os\nos.setpriority(os.PRIO_PROCESS, {target}, 7)")
+            assert outcome.status == "error"
+        after = executor.run("import os\nresult = os.getpriority(os.PRIO_PROCESS, 0)")
+        assert after.value == before
+    assert os.getpriority(os.PRIO_PROCESS, 0) == before

@@ -256,8 +256,8 @@ def label(
 
     A model writes many solutions to each problem as a tree of steps. Every step is checked by
     tools and by how often the solutions through it reach the right answer; both together make
-    its label: right, wrong, or none where the evidence does not suffice. The problems need gold
-    answers.
+    its label: right, wrong, or none where the evidence does not suffice. A problem
+    without a gold answer gets labels from tools alone.
 
     Example: treerl label problems.jsonl --model Qwen/Qwen2.5-0.5B-Instruct --out runs/first
     """
