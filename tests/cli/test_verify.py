@@ -200,6 +200,15 @@ def test_steps_as_lists_and_as_text(quick: Treerl, tmp_path: Path) -> None:
                 assert again == [StepVerdict.from_json(step) for step in record["records"]]
 
 
+def test_records_never_replace_the_file_that_is_read(quick: Treerl, tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.jsonl", ROWS)
+    before = path.read_bytes()
+    done = quick("verify", path, "--out", path, "--force")
+    assert done.returncode == 1
+    assert "is the file that is read" in done.stderr
+    assert path.read_bytes() == before
+
+
 def test_a_solution_without_steps_is_a_bad_row(quick: Treerl, tmp_path: Path) -> None:
     done = quick("verify", write(tmp_path / "rows.jsonl", [{"steps": []}]), "--steps")
     assert done.returncode == 1

@@ -155,6 +155,8 @@ def verify(
     if out is not None and out.exists() and not force:
         raise ConfigError(f"{out} exists; name another file, or replace it with --force")
     file, _, rows = open_source(source, split)
+    if out is not None and out.resolve() == Path(file).resolve():
+        raise ConfigError(f"{out} is the file that is read; name another one for the records")
     fields = Fields(file, steps, response_field, gold_field, problem_field)
     reader = Reader(fields, islice(rows, limit), skip=on_bad_row is OnBadRow.SKIP)
     job = _StepJob(fields, delimiter) if steps else _AnswerJob(fields, options)
