@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from treerl.problem import Problem
 from treerl.verdict import StepVerdict
 
-__all__ = ["JudgeStep", "Leaf", "Reward", "ScoreSteps", "StepScore", "StepScorer"]
+__all__ = ["JudgeStep", "Leaf", "Reward", "StepScore", "StepScorer"]
 
 
 class Leaf(NamedTuple):
@@ -67,6 +67,3 @@ class JudgeStep(Protocol):
         self, step: str, *, problem: str = "", previous_steps: Sequence[str] = ()
     ) -> StepVerdict:
         """Return a verdict; never raises for model text."""
-
-
-ScoreSteps = Callable[[Problem, Sequence[str]], "list[StepScore]"]
