@@ -8,104 +8,27 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from treerl.errors import StoreError
-from treerl.prm.audit import labelled_trees_of, run_fusion
-from treerl.prm.duplicates import Contamination, NearDuplicates, near_duplicates
-from treerl.prm.formats.base import Format, LabelledTree, LeftOut
-from treerl.prm.formats.paths import label_paths, policy_name
-from treerl.prm.formats.solutions import LabelledSolution, solutions_of
-from treerl.prm.formats.writing import FORMATS, make_format
-from treerl.prm.fuse import Fusion
-from treerl.prm.label import StepLabel, evidence_of
+from treerl.prm.audit.figures import CardFigures, card_figures
+from treerl.prm.duplicates import Contamination, NearDuplicates
+from treerl.prm.formats.paths import policy_name
 from treerl.store import RunReader
-from treerl.tree import Tree
 
-__all__ = ["CardFigures", "FormatFigures", "LengthBin", "card_figures", "dataset_card"]
+__all__ = ["dataset_card"]
 
-LENGTHS = (10, 20, 40, 80)
-"""Upper bounds of the step lengths, in words; the last bin is open."""
-
-
-@dataclass(frozen=True, slots=True)
-class LengthBin:
-    """Steps of a length, and how many of them are wrong.
-
-    ``before`` counts every step by its own evidence, masked ones too, ``after`` only the labels
-    that the data set holds.
-
-    Attributes:
-        longest: Words of the longest; None for the open bin.
-        steps: All steps of the length.
-        before, after: Labelled steps and, of these, wrong ones; ``before`` is None where the
-            run's fusion is unknown here.
-    """
-
-    longest: int | None
-    steps: int
-    before: tuple[int, int] | None
-    after: tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class FormatFigures:
-    """What a format makes of the run, and what it does not hold."""
-
-    name: str
-    rows: int
-    left_out: dict[str, int]
-    losses: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CardFigures:
-    """All figures of a card.
-
-    Attributes:
-        problems, solutions: Read; a solution is a path to a tip.
-        labels: Steps by "right", "wrong" and "unlabelled", of which "masked".
-        sources: Labels by source; unlabelled steps by the reason for it.
-        positions: For each 0-based position, its right, wrong and unlabelled steps.
-        lengths: By length of the step.
-        duplicates: Of the steps.
-        formats: A record a format.
-    """
-
-    problems: int
-    solutions: int
-    labels: dict[str, int]
-    sources: dict[str, dict[str, int]]
-    positions: tuple[tuple[int, int, int], ...]
-    lengths: tuple[LengthBin, ...]
-    duplicates: NearDuplicates
-    formats: tuple[FormatFigures, ...]
-
-
-def card_figures(run: str | Path | RunReader, formats: Sequence[str] | None = None) -> CardFigures:
-    """Count what a card says, in one reading of the run.
-
-    Args:
-        run: A finished run folder with labels.
-        formats: Those to describe; all by default.
-
-    Raises:
-        ConfigError: The run has no labels, or there is no such format.
-        StoreError: The run is not finished.
-    """
-    reader = run if isinstance(run, RunReader) else RunReader(run)
-    if not reader.finished:
-        raise StoreError(
-            f"{reader.path} is not finished: a card of half a run would be wrong; run the command "
-            "that made it again"
-        )
-    counter = _Counter(reader, [make_format(name) for name in formats or FORMATS])
-    duplicates = near_duplicates(counter.read(reader))
-    return counter.figures(duplicates)
+_HUB_LICENSE = re.compile(r"[a-z0-9][a-z0-9.-]*")
+_SIZES = (
+    (1_000, "n<1K"),
+    (10_000, "1K<n<10K"),
+    (100_000, "10K<n<100K"),
+    (1_000_000, "100K<n<1M"),
+    (10_000_000, "1M<n<10M"),
+)
 
 
 def dataset_card(
@@ -128,127 +51,39 @@ def dataset_card(
         StoreError: The run is not finished.
     """
     reader = run if isinstance(run, RunReader) else RunReader(run)
+    if not reader.finished:
+        raise StoreError(
+            f"{reader.path} is not finished: a card of half a run would be wrong; run the command "
+            "that made it again"
+        )
     figures = card_figures(reader, formats)
     parts = [
-        _front_matter(title),
+        *_front_matter(title, figures),
         *_origin(reader, figures),
+        *_problems(reader, figures),
         *_balance(figures),
         *_positions(figures),
         *_lengths(figures),
-        *_duplicates(figures.duplicates),
+        *_duplicates(figures.duplicates, figures.repeated),
         *(_contamination(contamination) if contamination is not None else ()),
         *_formats(figures),
     ]
     return "\n".join(parts).rstrip() + "\n"
 
 
-# --- counting -------------------------------------------------------------------------------------
-
-
-class _Counter:
-    """Counts while the trees pass by, and hands their solutions on."""
-
-    def __init__(self, run: RunReader, formats: Iterable[Format]) -> None:
-        self._fusion = run_fusion(run)
-        self._policy = policy_name(run)
-        self._formats = list(formats)
-        self._rows: Counter[str] = Counter()
-        self._left_out: dict[str, Counter[str]] = {f.name: Counter() for f in self._formats}
-        self._totals: Counter[str] = Counter()
-        self._labels: Counter[str] = Counter()
-        self._sources: dict[str, Counter[str]] = {"labelled": Counter(), "unlabelled": Counter()}
-        self._positions: Counter[tuple[int, str]] = Counter()
-        self._lengths = [Counter[str]() for _ in (*LENGTHS, None)]
-
-    def read(self, run: RunReader) -> Iterator[LabelledSolution]:
-        """Count the run's trees, yielding their solutions."""
-        for tree, labels in labelled_trees_of(run):
-            self._totals["problems"] += 1
-            for label in labels:
-                self._add_label(tree, label)
-            paths = label_paths(tree, labels, self._policy)
-            self._totals["solutions"] += len(paths.paths)
-            self._add_rows(paths)
-            yield from solutions_of(paths)
-
-    def _add_label(self, tree: Tree, label: StepLabel) -> None:
-        kind = {1: "right", 0: "wrong", None: "unlabelled"}[label.label]
-        self._labels[kind] += 1
-        self._labels["masked"] += label.masked
-        known = label.label is not None
-        source = "masked" if label.masked else str(label.source)
-        self._sources["labelled" if known else "unlabelled"][source] += 1
-        self._positions[label.index, kind] += 1
-        words = len(label.step.split())
-        number = next((i for i, most in enumerate(LENGTHS) if words <= most), len(LENGTHS))
-        length = self._lengths[number]
-        length["steps"] += 1
-        length["after"] += known
-        length["after_wrong"] += label.label == 0
-        if self._fusion is not None:
-            own = _own_label(tree, label, self._fusion)
-            length["before"] += own is not None
-            length["before_wrong"] += own == 0
-
-    def _add_rows(self, paths: LabelledTree) -> None:
-        for format in self._formats:
-            for row in format.rows(paths):
-                if isinstance(row, LeftOut):
-                    self._left_out[format.name][row.reason] += 1
-                else:
-                    self._rows[format.name] += 1
-
-    def figures(self, duplicates: NearDuplicates) -> CardFigures:
-        """Return the figures once everything was read."""
-        kinds = ("right", "wrong", "unlabelled")
-        depth = max((index + 1 for index, _ in self._positions), default=0)
-        bounds = (*LENGTHS, None)
-        return CardFigures(
-            problems=self._totals["problems"],
-            solutions=self._totals["solutions"],
-            labels={kind: self._labels[kind] for kind in (*kinds, "masked")},
-            sources={name: dict(found.most_common()) for name, found in self._sources.items()},
-            positions=tuple(
-                (
-                    self._positions[i, "right"],
-                    self._positions[i, "wrong"],
-                    self._positions[i, "unlabelled"],
-                )
-                for i in range(depth)
-            ),
-            lengths=tuple(
-                LengthBin(
-                    longest=longest,
-                    steps=n["steps"],
-                    before=None if self._fusion is None else (n["before"], n["before_wrong"]),
-                    after=(n["after"], n["after_wrong"]),
-                )
-                for longest, n in zip(bounds, self._lengths, strict=True)
-            ),
-            duplicates=duplicates,
-            formats=tuple(
-                FormatFigures(
-                    name=format.name,
-                    rows=self._rows[format.name],
-                    left_out=dict(self._left_out[format.name].most_common()),
-                    losses=format.losses(),
-                )
-                for format in self._formats
-            ),
-        )
-
-
-def _own_label(tree: Tree, label: StepLabel, fusion: Fusion) -> int | None:
-    """Return what a step's evidence says about it, whatever stands before it."""
-    return fusion(evidence_of(tree.nodes[label.node])).label if label.masked else label.label
-
-
 # --- writing --------------------------------------------------------------------------------------
 
 
-def _front_matter(title: str) -> str:
-    tags = ["process-reward-model", "step-labels", "treerl"]
-    return "\n".join(["---", "tags:", *(f"- {tag}" for tag in tags), "---", "", f"# {title}", ""])
+def _front_matter(title: str, figures: CardFigures) -> Iterator[str]:
+    """Yield what the hub reads, and the heading."""
+    steps = sum(figures.labels[kind] for kind in ("right", "wrong", "unlabelled"))
+    yield from ("---", "tags:", "- process-reward-model", "- step-labels", "- treerl")
+    # Terms of all problems alike, in the hub's own words, are those of the data set's text.
+    whole = [name for name, n in figures.licenses.items() if n == figures.problems]
+    if whole and _HUB_LICENSE.fullmatch(whole[0].lower()):
+        yield f"license: {whole[0].lower()}"
+    yield from ("size_categories:", f"- {next((s for n, s in _SIZES if steps < n), 'n>10M')}")
+    yield from ("---", "", f"# {title}", "")
 
 
 def _origin(run: RunReader, figures: CardFigures) -> Iterator[str]:
@@ -264,10 +99,44 @@ def _origin(run: RunReader, figures: CardFigures) -> Iterator[str]:
     yield "lead to a right answer, 0 that they stopped to here. Steps behind a 0 have no label."
     yield ""
     rows: list[tuple[str, Any]] = [("policy", policy_name(run))]
-    rows += [(name, manifest.get(name)) for name in ("verifier", "reward", "seed")]
+    names = ("verifier", "reward", "seed", "system", "template_options")
+    rows += [(name, manifest.get(name)) for name in names]
+    rows += [(f"engine: {key}", _placeless(v)) for key, v in _items(manifest.get("engine"))]
     rows += [(f"search: {key}", value) for key, value in _items(manifest.get("search"))]
     rows += [(f"fusion: {key}", value) for key, value in _items(manifest.get("fusion"))]
     yield from _table(["", ""], [(name, f"`{json.dumps(value)}`") for name, value in rows])
+
+
+def _placeless(value: Any) -> Any:
+    """Return a setting; of a place on one machine only its name."""
+    if isinstance(value, str) and Path(value).is_absolute():
+        return "/".join(Path(value).parts[-2:])
+    return value
+
+
+def _problems(run: RunReader, figures: CardFigures) -> Iterator[str]:
+    yield "## Problems"
+    yield ""
+    given: Mapping[str, Any] = run.manifest.get("problems") or {}
+    rows = [("problems", f"{figures.problems:,}")]
+    if "sha256" in given:
+        rows.append(("their sha256", f"`{given['sha256']}`"))
+    for name, counts in (("source", figures.origins), ("license", figures.licenses)):
+        rows += [(name, f"{said} ({n:,} problems)") for said, n in counts.items()]
+        missing = figures.problems - sum(counts.values())
+        if missing:
+            rows.append((name, f"unknown ({missing:,} problems)"))
+    yield from _table(["", ""], rows)
+    if sum(figures.licenses.values()) < figures.problems:
+        yield "Their rows do not all name a license: look it up at the source before you publish."
+        yield ""
+    summary = run.summary() or {}
+    names = ("rollouts", "right_rollouts", "conflicts", "failures")
+    totals = [(name.replace("_", " "), summary.get(name)) for name in names]
+    totals += [(f"ledger: {key}", n) for key, n in _items(summary.get("ledger"))]
+    known = [(name, f"{n:,}") for name, n in totals if isinstance(n, int)]
+    if known:
+        yield from _table(["of the run", ""], known)
 
 
 def _items(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
@@ -329,14 +198,15 @@ def _lengths(figures: CardFigures) -> Iterator[str]:
     yield from _table(["words", "steps", "wrong before masking", "wrong after"], rows)
 
 
-def _duplicates(report: NearDuplicates) -> Iterator[str]:
+def _duplicates(report: NearDuplicates, repeated: int) -> Iterator[str]:
     yield "## Near-duplicates"
     yield ""
     yield (
         f"{report.equal + report.near:,} of {report.steps:,} steps "
         f"({_percent(report.equal + report.near, report.steps)}) repeat an earlier step of their "
         f"problem: {report.equal:,} word by word, {report.near:,} with a Jaccard index of "
-        f"{report.n}-grams above {report.threshold:g}."
+        f"{report.n}-grams above {report.threshold:g}. {repeated:,} labels have the id of another "
+        "one: equal problem, steps before and step."
     )
     yield ""
 

@@ -85,7 +85,7 @@ class Overlap:
 
     Attributes:
         problem_id: Ours.
-        file, other_id: Theirs.
+        file, other_id: Theirs; the file by its name in the report.
         shared, of: How many of our problem's n-grams stand there too.
     """
 
@@ -218,7 +218,10 @@ def _near_pairs(
 
 
 def contamination(
-    statements: Mapping[str, str], files: Sequence[str | Path], *, n: int = 13
+    statements: Mapping[str, str],
+    files: Sequence[str | Path] | Mapping[str, str | Path],
+    *,
+    n: int = 13,
 ) -> Contamination:
     """Look for problems whose statements share n words in a row with a problem of other files.
 
@@ -227,7 +230,8 @@ def contamination(
 
     Args:
         statements: Our problems' texts by their ids.
-        files: Problem files, as :func:`~treerl.loading.load_problems` reads them.
+        files: Problem files, as :func:`~treerl.loading.load_problems` reads them; in a mapping by
+            the names that the report calls them.
         n: Words of an n-gram.
 
     Raises:
@@ -244,7 +248,8 @@ def contamination(
             index.setdefault(gram, []).append(problem_id)
     found: list[Overlap] = []
     per_file: list[FileOverlap] = []
-    for file in files:
+    named = files.items() if isinstance(files, Mapping) else [(str(f), f) for f in files]
+    for name, file in named:
         others = load_problems(file)
         best: dict[str, Overlap] = {}
         for other in others:
@@ -252,8 +257,8 @@ def contamination(
             shared = Counter(ours for gram in grams for ours in index.get(gram, ()))
             for ours, number in shared.items():
                 if ours not in best or number > best[ours].shared:
-                    best[ours] = Overlap(ours, str(file), other.id, number, sizes[ours])
-        per_file.append(FileOverlap(str(file), len(others), len(best)))
+                    best[ours] = Overlap(ours, name, other.id, number, sizes[ours])
+        per_file.append(FileOverlap(name, len(others), len(best)))
         found += [best[ours] for ours in statements if ours in best]
     return Contamination(n, len(statements), tuple(per_file), tuple(found))
 

@@ -19,6 +19,8 @@ from treerl.prm.formats.base import (
     LeftOut,
     Row,
 )
+from treerl.prm.formats.guessing import guess_format
+from treerl.prm.formats.publishing import publish
 from treerl.prm.formats.reading import IMPORTERS, import_format, solution_rows
 from treerl.prm.formats.solutions import LabelledSolution, solutions_of
 from treerl.prm.formats.writing import FORMATS, export
@@ -34,7 +36,9 @@ __all__ = [
     "LeftOut",
     "Row",
     "export",
+    "guess_format",
     "import_format",
+    "publish",
     "solution_rows",
     "solutions_of",
 ]

@@ -12,7 +12,15 @@ from treerl.prm.label import StepLabel
 from treerl.store import RunReader
 from treerl.tree import Node, Tree
 
-__all__ = ["Trie", "label_paths", "labelled_prefixes", "labelled_trees", "policy_name"]
+__all__ = [
+    "Trie",
+    "check_labelled",
+    "label_paths",
+    "labelled_prefixes",
+    "labelled_trees",
+    "policy_name",
+    "trees_with_labels",
+]
 
 Steps = tuple[StepLabel, ...]
 
@@ -20,16 +28,24 @@ Steps = tuple[StepLabel, ...]
 def labelled_trees(run: RunReader) -> Iterator[LabelledTree]:
     """Yield the labelled trees of a run, one at a time.
 
-    Trees and labels stand in the same order in the folder, so both are read as streams.
-
     Raises:
         ConfigError: The run has no labels.
         StoreError: Trees and labels do not belong together.
     """
-    if run.manifest.get("kind") != "label":
-        kind = run.manifest.get("kind")
-        raise ConfigError(f"{run.path} is a run of kind {kind!r}, which has no labels to export")
+    check_labelled(run, "export")
     policy = policy_name(run)
+    for tree, labels in trees_with_labels(run):
+        yield label_paths(tree, labels, policy)
+
+
+def trees_with_labels(run: RunReader) -> Iterator[tuple[Tree, Steps]]:
+    """Yield the trees of a run with their labels.
+
+    Both stand in the same order in the folder, so both are read as streams.
+
+    Raises:
+        StoreError: Trees and labels do not belong together.
+    """
     groups = groupby(map(StepLabel.from_json, run.labels()), key=lambda label: label.problem_id)
     waiting = next(groups, None)
     for tree in run.trees():
@@ -37,10 +53,21 @@ def labelled_trees(run: RunReader) -> Iterator[LabelledTree]:
         if waiting is not None and waiting[0] == tree.problem.id:
             labels = tuple(waiting[1])
             waiting = next(groups, None)
-        yield label_paths(tree, labels, policy)
+        yield tree, labels
     # A run that still goes on may have grown between the two readings.
     if waiting is not None and run.finished:
         raise StoreError(f"{run.path}: the labels of problem '{waiting[0]}' have no tree")
+
+
+def check_labelled(run: RunReader, purpose: str) -> None:
+    """Refuse a run without labels.
+
+    Raises:
+        ConfigError: It has none to serve the purpose, "export".
+    """
+    if run.manifest.get("kind") != "label":
+        kind = run.manifest.get("kind")
+        raise ConfigError(f"{run.path} is a run of kind {kind!r}, which has no labels to {purpose}")
 
 
 def policy_name(run: RunReader) -> str:

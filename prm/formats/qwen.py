@@ -39,19 +39,25 @@ class Qwen:
 
     Attributes:
         system: The system prompt of every conversation.
+        soft: ``labels`` are the soft labels, [float]; a path is cut before its first step without
+            one.
     """
 
     system: str = SYSTEM
+    soft: bool = False
 
     name = "qwen"
 
     def losses(self) -> tuple[str, ...]:
         """Say what the format cannot hold."""
+        kind = "soft label" if self.soft else "label"
         return (
-            "steps without a label, and all steps behind one: a path is cut there",
+            f"steps without a {kind}, and all steps behind one: a path is cut there",
             f"paths in which a step or the problem contains {MARKER} or a control token "
             "(<|im_end|>, [INST], …)",
-            "soft labels: only 0 and 1 are kept",
+            "hard labels: a reader makes them by its own threshold"
+            if self.soft
+            else "soft labels: only 0 and 1 are kept",
             "evidence, sources of labels and rationales",
             "ids of problems, the gold answer and whether the final answer is right",
         )
@@ -62,7 +68,7 @@ class Qwen:
 
     def solution_rows(self, solutions: Iterable[LabelledSolution]) -> Iterator[Row | LeftOut]:
         """Yield a row for each distinct labelled beginning of one problem's solutions."""
-        for solution in labelled_beginnings(solutions):
+        for solution in labelled_beginnings(solutions, soft=self.soft):
             if isinstance(solution, LeftOut):
                 yield solution
                 continue
@@ -80,7 +86,7 @@ class Qwen:
                         "content": "".join(step + MARKER for step in solution.steps),
                     },
                 ],
-                "labels": list(solution.labels),
+                "labels": list(solution.soft if self.soft else solution.labels),
             }
 
 

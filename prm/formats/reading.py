@@ -17,8 +17,10 @@ from typing import Any
 from treerl.errors import ConfigError, ProblemError
 from treerl.prm.formats.base import LeftOut, Row
 from treerl.prm.formats.cells import Cell
+from treerl.prm.formats.chat import read_chat
 from treerl.prm.formats.math_shepherd import read_math_shepherd
 from treerl.prm.formats.openr import read_openr
+from treerl.prm.formats.openr_converted import read_openr_converted
 from treerl.prm.formats.openr_tree import read_openr_tree
 from treerl.prm.formats.prm800k import read_prm800k
 from treerl.prm.formats.qwen import read_qwen
@@ -160,11 +162,13 @@ def read_processbench(row: Cell) -> Iterator[LabelledSolution]:
 IMPORTERS: dict[str, Callable[..., Iterator[LabelledSolution]]] = {
     "trl": read_trl,
     "processbench": read_processbench,
+    "chat": read_chat,
     "prm800k": read_prm800k,
     "math-shepherd": read_math_shepherd,
     "qwen": read_qwen,
     "openr": read_openr,
     "openr-tree": read_openr_tree,
+    "openr-converted": read_openr_converted,
     "rlhflow": read_rlhflow,
 }
 """Every readable format by name."""

@@ -102,16 +102,21 @@ def solutions_of(tree: LabelledTree) -> Iterator[LabelledSolution]:
 
 
 def labelled_beginnings(
-    solutions: Iterable[LabelledSolution],
+    solutions: Iterable[LabelledSolution], *, soft: bool = False
 ) -> Iterator[LabelledSolution | LeftOut]:
     """Cut the solutions of one problem before their first unlabelled step; drop repetitions.
 
     A beginning of a longer beginning teaches nothing that the longer one does not.
+
+    Args:
+        solutions: Of one problem.
+        soft: A step without a soft label counts as unlabelled, one without a hard label does not.
     """
     trie = Trie()
     cuts: list[tuple[LabelledSolution, int]] = []
     for solution in solutions:
-        n = len(list(takewhile(lambda label: label is not None, solution.labels)))
+        marks: Iterable[object] = solution.soft if soft else solution.labels
+        n = len(list(takewhile(lambda x: x is not None, marks)))
         cut = solution.first(n)
         cuts.append((cut, trie.add(zip(cut.steps, cut.labels, strict=True))))
     written: set[int] = set()

@@ -13,6 +13,7 @@ from treerl.prm.formats.base import ExportReport, Format, LeftOut
 from treerl.prm.formats.chat import Chat
 from treerl.prm.formats.math_shepherd import MathShepherd
 from treerl.prm.formats.openr import OpenR
+from treerl.prm.formats.openr_converted import OpenRConverted
 from treerl.prm.formats.openr_tree import OpenRTree
 from treerl.prm.formats.paths import labelled_trees
 from treerl.prm.formats.prm800k import PRM800K
@@ -34,6 +35,7 @@ FORMATS: dict[str, Callable[..., Format]] = {
     "qwen": Qwen,
     "openr": OpenR,
     "openr-tree": OpenRTree,
+    "openr-converted": OpenRConverted,
     "rlhflow": RLHFlow,
 }
 """Every format by name; the value makes one from its options."""

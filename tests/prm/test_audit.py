@@ -11,8 +11,8 @@ import pytest
 from worlds import TOKENIZER, dice_policy, ends_in_one, problems, small_search
 
 from treerl.engines.scripted import ScriptedEngine
-from treerl.errors import ConfigError, StoreError
-from treerl.prm.audit import LabelQuality, against_gold, recount, replay
+from treerl.errors import ConfigError, ProblemError, StoreError
+from treerl.prm.audit import LabelQuality, against_gold, audit_run, recount, replay
 from treerl.prm.formats import LabelledSolution
 from treerl.prm.fuse import Fusion
 from treerl.prm.label import label_tree
@@ -401,7 +401,8 @@ def test_given_solutions_are_measured_by_their_labels(tmp_path: Path) -> None:
         for steps, labels in zip(given, [(1, 1, 1), (1, 0, None)], strict=True)
     ]
     found = against_gold(tmp_path / "run", gold)
-    assert (found.matched, found.steps) == (2, 5)
+    # The first step of both is one step.
+    assert (found.matched, found.steps) == (2, 4)
     assert found.by_source["tool"].true_positive == 1
 
 
@@ -423,3 +424,117 @@ def test_a_run_is_measured_from_its_folder(run: Path, tmp_path: Path) -> None:
     assert found.coverage is not None
     assert 0 < found.coverage <= 1
     assert found == against_gold(RunReader(run), path)
+
+
+def test_precision_recall_and_coverage_of_first_errors() -> None:
+    gold = [solution(str(i), first(x)) for i, x in enumerate([2, 3, 0, -1, -1])]
+    own = [solution(str(i), first(x)) for i, x in enumerate([2, 1, None, 4, -1])]
+    found = against_gold(own, gold).first_error
+    assert (found.wrong, found.right, found.named, found.undetermined) == (3, 2, 3, 1)
+    assert found.precision == found.recall == found.error_accuracy == 1 / 3
+    assert found.correct_accuracy == 0.5
+    assert found.coverage == 4 / 5
+    nothing = against_gold([solution("3", first(-1))], gold).first_error
+    assert (nothing.precision, nothing.recall) == (None, None)
+
+
+def test_rollouts_alone_are_a_baseline_of_their_own(tmp_path: Path) -> None:
+    """What the counts say without the tool, which refutes a step that many rollouts survive."""
+    tree = Tree(Problem.from_text("p", "Roll.", "1"), (1,))
+
+    def add(above: int, text: str, right: int, total: int) -> int:
+        ends = "answer" if text == "end" else None
+        node = tree.add(tree.nodes[above], (len(tree) + 1,), text=text, finish_reason=ends)
+        node.correct, node.total = right, total
+        return node.index
+
+    start = add(0, "start", 6, 12)
+    refuted = add(start, "refuted", 4, 6)
+    tree.nodes[refuted].verdict = StepVerdict(Verdict.REFUTED, "no", "exact", verifier="test/1")
+    add(refuted, "end", 1, 1)
+    hopeless = add(start, "hopeless", 0, 4)
+    add(hopeless, "end", 0, 1)
+    rare = add(start, "rare", 0, 1)  # too few rollouts to say anything
+    add(rare, "end", 0, 1)
+    run = save(tmp_path / "run", tree, {"fusion": Fusion().to_json()})
+    gold = [
+        LabelledSolution(
+            "x", "Roll.", None, ("start", text, "end"), labels, (None,) * 3, ("g",) * 3
+        )
+        for text, labels in (
+            ("refuted", (1, 0, None)),
+            ("hopeless", (1, 0, None)),
+            ("rare", (1, 0, None)),
+        )
+    ]
+    found = against_gold(run, gold)
+    counted, own = found.rollouts_alone, found.first_error
+    assert counted is not None
+    assert (counted.wrong_hits, counted.named, counted.undetermined) == (1, 1, 1)
+    assert (own.wrong_hits, own.named, own.undetermined) == (2, 2, 1)
+    nothing = against_gold([solution("a", first(1))], [solution("a", first(1))])
+    assert nothing.rollouts_alone is None
+
+
+def test_gold_of_prm800k_counts_each_step_once(tmp_path: Path) -> None:
+    """A file of alternatives: the beginnings that they share are no solutions of their own."""
+
+    def step(rated: dict[str, int], chosen: int | None) -> dict[str, Any]:
+        completions = [{"text": text, "rating": rating} for text, rating in rated.items()]
+        return {"completions": completions, "chosen_completion": chosen}
+
+    steps = [step({"a": 1}, 0), step({"b": -1, "c": 1}, 1), step({"d": 1, "e": -1}, None)]
+    row = {"question": {"problem": "Q", "ground_truth_answer": "1"}, "label": {"steps": steps}}
+    path = tmp_path / "human.jsonl"
+    path.write_text(json.dumps(row) + "\n")
+    own = [
+        LabelledSolution(
+            "x", "Q", None, tuple(text), labels, (None,) * len(text), ("mc",) * len(text)
+        )
+        for text, labels in (("ab", (1, 1)), ("acd", (1, 1, 0)), ("ace", (1, 1, 0)))
+    ]
+    found = against_gold(own, path)
+    assert (found.gold, found.matched, found.steps) == (3, 3, 5)
+    counts = found.confusion
+    assert (counts.true_negative, counts.false_negative) == (2, 1)
+    assert (counts.false_positive, counts.true_positive) == (1, 1)
+    assert against_gold(own, path, format="prm800k") == found
+    with pytest.raises(ProblemError):
+        against_gold(own, path, format="trl")
+
+
+# --- the whole report -----------------------------------------------------------------------------
+
+
+def test_a_report_holds_everything(run: Path, tmp_path: Path) -> None:
+    held = tmp_path / "held.jsonl"
+    held.write_text(json.dumps({"question": "Roll."}) + "\n")
+    gold = [LabelledSolution("x", "Roll.", None, ("roll 4",), (0,), (None,), ("gold",))]
+    report = audit_run(run, NoFours(), gold=gold, against={"held out": held})
+    assert report.ok
+    assert report.finished
+    assert report.replay == replay(run, NoFours())
+    assert report.quality == against_gold(run, gold)
+    assert report.contamination is not None
+    assert [(f.file, f.hits) for f in report.contamination.files] == [("held out", 5)]
+    data = json.loads(json.dumps(report.to_json(), allow_nan=False))
+    assert data["replay"]["ok"] is True
+    assert data["replay"]["verdicts"] == report.replay.verdicts
+    assert data["figures"]["duplicates"]["rate"] == report.figures.duplicates.rate
+    assert sum(map(sum, data["figures"]["positions"])) == report.replay.labels
+    assert data["quality"]["first_error"]["recall"] == 1.0
+    assert data["quality"]["by_source"]["tool"]["precision"] == 1.0
+    bare = audit_run(run)
+    assert (bare.contamination, bare.quality, bare.replay.verdicts) == (None, None, 0)
+
+
+def test_half_a_run_is_audited_as_far_as_it_is(run: Path, tmp_path: Path) -> None:
+    tree = next(iter(RunReader(run).trees()))
+    with RunFolder(tmp_path / "half", {"kind": "label", "fusion": Fusion().to_json()}) as out:
+        labels = [label.to_json() for label in label_tree(tree, Fusion())]
+        out.add(ProblemResult(0, tree, labels))
+    report = audit_run(tmp_path / "half", NoFours())
+    assert report.ok
+    assert not report.finished
+    assert report.figures.problems == 1
+    assert report.replay.verdicts == len(labels)

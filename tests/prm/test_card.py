@@ -11,7 +11,8 @@ from worlds import dice_policy, ends_in_one, problems, small_search
 
 from treerl.engines.scripted import ScriptedEngine
 from treerl.errors import ConfigError, StoreError
-from treerl.prm.card import card_figures, dataset_card
+from treerl.prm.audit import card_figures
+from treerl.prm.card import dataset_card
 from treerl.prm.duplicates import contamination
 from treerl.prm.formats import FORMATS, export
 from treerl.prm.fuse import Fusion
@@ -48,6 +49,9 @@ def test_figures_are_those_of_the_run(run: Path) -> None:
     assert len(figures.positions) == 1 + max(label.index for label in labels)
     assert figures.problems == 5
     assert figures.duplicates.problems == 5
+    assert figures.repeated == sum(
+        n - 1 for n in Counter((label.problem_id, label.id) for label in labels).values()
+    )
     assert sum(length.steps for length in figures.lengths) == len(labels)
 
 
@@ -126,3 +130,67 @@ def test_half_a_run_and_other_runs_get_no_card(tmp_path: Path, run: Path) -> Non
         dataset_card(tmp_path / "rollout")
     with pytest.raises(ConfigError, match="no format 'xml'"):
         dataset_card(run, formats=["xml"])
+
+
+def licensed(folder: Path, *rows: dict[str, str]) -> str:
+    """Return the card of a run over problems whose rows say this."""
+    with RunFolder(folder, {"kind": "label", "fusion": Fusion().to_json()}) as out:
+        for i, row in enumerate(rows):
+            tree = Tree(Problem.from_text(f"p{i}", f"Q{i}", "1", metadata=row), (1,))
+            node = tree.add(tree.root, (2,), text="wrong")
+            node.correct, node.total = 0, 4
+            labels = [label.to_json() for label in label_tree(tree, Fusion())]
+            out.add(ProblemResult(i, tree, labels))
+        out.finish(lambda results: {"problems": len(list(results))})
+    return dataset_card(folder, formats=["trl"])
+
+
+def test_the_terms_of_the_problems_stand_in_the_card(tmp_path: Path) -> None:
+    mit = {"license": "MIT", "source": "a book"}
+    text = licensed(tmp_path / "one", mit, mit)
+    head = text.split("---")[1]
+    assert "license: mit\n" in head
+    assert "- n<1K\n" in head
+    assert "| license | MIT (2 problems) |" in text
+    assert "| source | a book (2 problems) |" in text
+    assert "before you publish" not in text
+    mixed = licensed(tmp_path / "mixed", mit, {"licence": "my own terms"}, {})
+    assert "license:" not in mixed.split("---")[1]
+    assert "| license | my own terms (1 problems) |" in mixed
+    assert "| license | unknown (1 problems) |" in mixed
+    assert "before you publish" in mixed
+    # Words that are no name of the hub's stand in the text only.
+    own = licensed(tmp_path / "own", {"license": "see\nthe | README"})
+    assert "license:" not in own.split("---")[1]
+    assert "| license | see the \\| README (1 problems) |" in own
+
+
+def test_the_card_tells_the_run_but_no_place_on_a_machine(run: Path, tmp_path: Path) -> None:
+    import shutil
+
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    manifest = json.loads((copy / "manifest.json").read_text())
+    manifest["engine"] = {"engine": "hf", "model": "/home/me/models/tiny"}
+    (copy / "manifest.json").write_text(json.dumps(manifest))
+    text = dataset_card(copy, formats=["trl"])
+    assert '| engine: model | `"models/tiny"` |' in text
+    assert "/home/me" not in text
+    assert manifest["problems"]["sha256"] in text
+    summary = RunReader(run).summary()
+    assert summary is not None
+    assert f"| rollouts | {summary['rollouts']:,} |" in text
+    assert f"| ledger: generated | {summary['ledger']['generated']:,} |" in text
+
+
+def test_labels_with_equal_ids_are_counted(tmp_path: Path) -> None:
+    tree = Tree(Problem.from_text("p", "Q", "1"), (1,))
+    for token, text in ((2, "a"), (3, " a"), (4, "b")):
+        node = tree.add(tree.root, (token,), text=text)
+        node.correct, node.total = 4, 4
+    with RunFolder(tmp_path / "run", {"kind": "label"}) as out:
+        labels = [label.to_json() for label in label_tree(tree, Fusion())]
+        out.add(ProblemResult(0, tree, labels))
+        out.finish(lambda results: {"problems": len(list(results))})
+    assert card_figures(tmp_path / "run").repeated == 1
+    assert "1 labels have the id of another one" in dataset_card(tmp_path / "run")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from treerl.errors import ConfigError, ProblemError
-from treerl.prm.formats import LabelledSolution, import_format, solution_rows
+from treerl.prm.formats import LabelledSolution, guess_format, import_format, solution_rows
 
 GOOD: dict[str, dict[str, Any]] = {
     "trl": {"prompt": "Q", "completions": ["a", "b"], "labels": [True, False]},
@@ -59,6 +59,21 @@ GOOD: dict[str, dict[str, Any]] = {
                 }
             ],
         },
+    },
+    "openr-converted": {
+        "question": "Q",
+        "process": "a\n\n\n\n\nb\n\n\n\n\n",
+        "label": ["+", "-"],
+    },
+    "chat": {
+        "messages": [
+            {"role": "system", "content": "Judge."},
+            {"role": "user", "content": "Q\n\na"},
+            {"role": "assistant", "content": "<output>\nVerdict: \\boxed{Right}\n</output>"},
+            {"role": "user", "content": "b"},
+            {"role": "assistant", "content": "<output>\nVerdict: \\boxed{Wrong}\n</output>"},
+        ],
+        "problem": "Q",
     },
     "rlhflow": {
         "messages": [
@@ -180,6 +195,13 @@ SHEPHERD_INPUT = "Q Step 1: a ки\nStep 2: b ки"
         ("rlhflow", ("problem",), "R", "messages[0].content", "does not begin with 'problem'"),
         ("rlhflow", ("problem",), ..., "messages[0].content", "cannot be told from"),
         ("rlhflow", ("messages",), [], "messages", "do not alternate"),
+        ("openr-converted", ("process",), "a", "process", "no step tag stands behind"),
+        ("openr-converted", ("label",), ["+"], "label", "1 labels, but 2 steps"),
+        ("openr-converted", ("label", 1), "?", "label[1]", "a string stands where"),
+        ("openr-converted", ("label", 1), 0.5, "label[1]", "neither + nor -"),
+        ("chat", ("messages", 2, "role"), "user", "messages", "do not alternate"),
+        ("chat", ("messages", 2, "content"), "Right", "messages[2].content", "no verdict stands"),
+        ("chat", ("problem",), "R", "messages[1].content", "does not begin with 'problem'"),
     ],
 )
 def test_a_damaged_row_names_the_field(
@@ -217,8 +239,8 @@ def test_nesting_without_end_is_an_error(tmp_path: Path) -> None:
 
 
 def test_bad_calls_name_the_mend(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no format 'chat' to import; there are trl, "):
-        import_format(tmp_path / "f.jsonl", "chat")
+    with pytest.raises(ConfigError, match="no format 'xml' to import; there are trl, "):
+        import_format(tmp_path / "f.jsonl", "xml")
     with pytest.raises(ConfigError, match="format 'trl': got an unexpected keyword"):
         import_format(tmp_path / "f.jsonl", "trl", neutral=1)
     with pytest.raises(ProblemError, match="cannot be read"):
@@ -279,6 +301,52 @@ def test_rlhflow_without_the_problem_needs_step_1(tmp_path: Path) -> None:
     (again,) = solution_rows([found], "rlhflow")
     assert isinstance(again, dict)
     assert [turn["content"] for turn in again["messages"]] == turns
+
+
+def test_chat_without_the_problem_needs_one_blank_line(tmp_path: Path) -> None:
+    row = changed(GOOD["chat"], ("problem",), ...)
+    (found,) = import_format(write(tmp_path / "f.jsonl", row), "chat")
+    assert (found.statement, found.steps) == ("Q", ("a", "b"))
+    assert found.metadata["system"] == "Judge."
+    assert found.metadata["judgements"][1].endswith("\\boxed{Wrong}\n</output>")
+    row["messages"][1]["content"] = "Q\n\nR\n\na"
+    with pytest.raises(ProblemError, match="cannot be told from the first step"):
+        list(import_format(write(tmp_path / "f.jsonl", row), "chat"))
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_format_is_known_by_its_fields(name: str, tmp_path: Path) -> None:
+    assert guess_format(write(tmp_path / "f.jsonl", GOOD[name])) == name
+    torn = tmp_path / "torn.jsonl"
+    torn.write_text('{"prompt": \n' + json.dumps(GOOD[name]) + "\n")
+    assert guess_format(torn) == name
+
+
+def test_a_file_of_no_format_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no known format has the fields question, answer"):
+        guess_format(write(tmp_path / "f.jsonl", {"question": "Q", "answer": "1"}))
+    with pytest.raises(ConfigError, match="no known format"):
+        guess_format(write(tmp_path / "f.jsonl", {"messages": "Q"}))
+    (tmp_path / "torn.jsonl").write_text('{"prompt": \n')
+    with pytest.raises(ProblemError):
+        guess_format(tmp_path / "torn.jsonl")
+    (tmp_path / "empty.jsonl").write_text("")
+    with pytest.raises(ProblemError):
+        guess_format(tmp_path / "empty.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("ProcessBench/gsm8k.json", "processbench"),
+        ("format-samples/samples_prm800k.jsonl", "prm800k"),
+        ("format-samples/samples_math-shepherd.jsonl", "math-shepherd"),
+        ("format-samples/samples_math-aps.jsonl", "openr"),
+        ("format-samples/samples_math-aps-tree.jsonl", "openr-tree"),
+    ],
+)
+def test_real_files_are_known_by_their_fields(data_dir: Path, file: str, name: str) -> None:
+    assert guess_format(data_dir / file) == name
 
 
 def test_parquet_is_read_too(tmp_path: Path) -> None:

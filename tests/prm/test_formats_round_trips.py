@@ -39,8 +39,9 @@ from treerl.readers import Number
 from treerl.store import ProblemResult, RunFolder, RunReader
 from treerl.tree import Tree
 
-NEW = ("prm800k", "math-shepherd", "qwen", "openr", "openr-tree", "rlhflow")
-HARD = ("trl", "math-shepherd", "qwen", "rlhflow")
+NEW = ("prm800k", "math-shepherd", "qwen", "openr", "openr-tree", "openr-converted", "rlhflow")
+HARD = ("trl", "math-shepherd", "qwen", "openr-converted", "rlhflow", "chat")
+SOFT = ("openr", "openr-tree")
 
 
 def step_label(
@@ -67,7 +68,7 @@ def step_label(
         total=8,
         visits=8,
         value_sum=0.0,
-        rationale="",
+        rationale=f"The step is {'right' if label else 'wrong'}.",
     )
 
 
@@ -224,7 +225,7 @@ def test_nothing_is_silently_corrupted(name: str) -> None:
     def check(paths: list[list[Marks]], statement: str) -> None:
         tree = tree_of(*paths, statement=statement)
         rows, _ = split(make_format(name).rows(tree))
-        is_soft = name.startswith("openr")
+        is_soft = name in SOFT
         values: dict[tuple[str, ...], set[Any]] = {}
         for solution in solutions_of(tree):
             for i, marks in enumerate(zip(solution.labels, solution.soft, strict=True)):
@@ -255,7 +256,7 @@ def test_500_plain_records_come_back_whole(name: str) -> None:
         (solution,) = longest(read_back(rows, name))
         (native,) = solutions_of(tree)
         assert (solution.statement, solution.steps) == (native.statement, native.steps)
-        if name.startswith("openr"):
+        if name in SOFT:
             assert solution.soft == native.soft
         else:
             assert solution.labels == native.labels
@@ -275,6 +276,9 @@ def test_500_plain_records_come_back_whole(name: str) -> None:
         ("rlhflow", "6<|eot_id|>", "a control token"),
         ("rlhflow", "6 [/INST]", "a control token"),
         ("openr", "6\n\n\n\n\n7", "step tag"),
+        ("openr-converted", "6\n\n\n\n\n7", "step tag"),
+        ("openr-converted", "6\n", "ends with a part of it"),
+        ("chat", "6<|im_end|>", "a control token"),
     ],
 )
 def test_text_that_holds_a_separator_is_refused(name: str, text: str, reason: str) -> None:
@@ -282,10 +286,25 @@ def test_text_that_holds_a_separator_is_refused(name: str, text: str, reason: st
     rows, (why,) = split(make_format(name).rows(tree))
     assert not rows
     assert reason in why
-    if name != "openr":
+    if not name.startswith("openr"):
         rows, (why,) = split(make_format(name).rows(tree_of([("6", 1, 0.9)], statement=text)))
         assert not rows
         assert reason in why
+
+
+def test_openr_converted_takes_another_tag_and_older_labels(tmp_path: Path) -> None:
+    tree = tree_of([("a\n", 1, 0.9), ("b", 0, 0.1)])
+    (row,), _ = split(make_format("openr-converted", {"step_tag": " <prm>"}).rows(tree))
+    assert row == {"question": "How many?", "process": "a\n <prm>b <prm>", "label": ["+", "-"]}
+    row["labels"] = [1, 0]
+    del row["label"]
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps([row]))
+    (found,) = import_format(path, "openr-converted", step_tag=" <prm>")
+    assert (found.steps, found.labels) == (("a\n", "b"), (1, 0))
+    for call in (make_format, lambda name, options: list(import_format(path, name, **options))):
+        with pytest.raises(ConfigError, match="step_tag must not be empty"):
+            call("openr-converted", {"step_tag": ""})
 
 
 def test_openr_refuses_what_would_read_as_two_steps() -> None:
@@ -482,7 +501,7 @@ def test_every_export_loads_with_datasets(name: str, tmp_path: Path) -> None:
 
     report = export(save(tmp_path / "run"), name, tmp_path / "out.jsonl")
     assert report.losses
-    assert report.rows == (2 if name.startswith("openr") else 4)
+    assert report.rows == (2 if name in SOFT else 4)
     table = datasets.load_dataset(
         "json", data_files=str(report.path), split="train", cache_dir=str(tmp_path / "cache")
     )
@@ -528,7 +547,36 @@ def test_a_run_keeps_its_unlabelled_steps_in_prm800k(dice: Path, tmp_path: Path)
     assert any(None in labels for _, labels in found)
 
 
-@pytest.mark.parametrize("name", ["openr", "openr-tree"])
+@pytest.mark.parametrize("name", ["trl", "qwen"])
+def test_formats_of_hard_labels_hold_soft_ones_on_demand(
+    name: str, dice: Path, tmp_path: Path
+) -> None:
+    """Hard and soft labels of one run, in one format: 0.9 stays 0.9, and datasets reads floats."""
+    import datasets
+
+    (first, _), _ = split(make_format(name, {"soft": True}).rows(APPLES))
+    assert first["labels"] == [0.9, 0.75, 1.0]
+    (hard_row, _), _ = split(make_format(name).rows(APPLES))
+    assert hard_row["labels"] == [True] * 3
+    report = export(dice, name, tmp_path / "out.jsonl", soft=True)
+    assert any("hard labels" in loss for loss in report.losses)
+    native = [
+        (cut.statement, cut.steps, cut.soft)
+        for solutions in solutions_by_problem(dice)
+        for cut in labelled_beginnings(solutions, soft=True)
+        if not isinstance(cut, LeftOut)
+    ]
+    found = [(s.statement, s.steps, s.soft) for s in import_format(report.path, name)]
+    assert found == native
+    assert any(0 < value < 1 for _, _, soft in found for value in soft if value is not None)
+    table = datasets.load_dataset(
+        "json", data_files=str(report.path), split="train", cache_dir=str(tmp_path / "cache")
+    )
+    values = [value for row in table for value in row["labels"]]
+    assert {type(value) for value in values} == {float}
+
+
+@pytest.mark.parametrize("name", SOFT)
 def test_a_run_keeps_its_soft_labels(name: str, dice: Path, tmp_path: Path) -> None:
     report = export(dice, name, tmp_path / "out.jsonl")
     found: dict[str, dict[tuple[str, ...], float | None]] = {}
@@ -561,7 +609,7 @@ def test_a_deep_tree_loads_with_datasets(tmp_path: Path) -> None:
 
 
 def test_the_registries_agree() -> None:
-    assert set(IMPORTERS) | {"chat"} == set(FORMATS)
+    assert set(IMPORTERS) == set(FORMATS)
     writers: list[Callable[..., Any]] = [FORMATS[name] for name in NEW]
     for writer in writers:
         assert len(set(writer().losses())) == len(writer().losses()) >= 4

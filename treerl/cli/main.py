@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from treerl.cli.audit import audit
 from treerl.cli.console import complain
 from treerl.cli.demo import demo
 from treerl.cli.export import export
@@ -33,6 +34,7 @@ app = typer.Typer(
 app.command()(label)
 app.command()(show)
 app.command()(export)
+app.command()(audit)
 app.command()(demo)
 app.command()(verify)
 
@@ -57,7 +59,8 @@ def _root(
     """Grow trees of solutions, check every step with tools, and write training data.
 
     Start with `treerl demo`. Then `treerl label` your own problems with your own model,
-    look at them with `treerl show`, and write training files with `treerl export`.
+    look at them with `treerl show`, check them with `treerl audit`, and write training files
+    with `treerl export`.
     """
 
 
