@@ -19,12 +19,15 @@ from treerl.errors import ConfigError, PromptTooLong
 from treerl.ledger import Ledger
 from treerl.prm.fuse import Fusion
 from treerl.prm.label import label_tree
-from treerl.problem import Problem
-from treerl.protocols import JudgeStep, Reward
+from treerl.problem import GIVEN, Problem
+from treerl.protocols import JudgeStep, Reward, StepScorer
 from treerl.search.growth import Growth, Judges, run, run_coroutine
 from treerl.search.mcts import MCTS, MCTSConfig
 from treerl.search.omega import OmegaPRM, OmegaPRMConfig
 from treerl.search.prefix_mc import PrefixMC, PrefixMCConfig
+from treerl.search.root_call import ROOT_CALL_ERROR, RootCall
+from treerl.steps import STEP_ERROR
+from treerl.steps_json import ObjectiveSteps
 from treerl.store import ProblemResult, RunFolder
 from treerl.tree import RunInfo, Tree
 
@@ -41,12 +44,14 @@ class Labeler:
     Attributes:
         reward: Scores leaves against gold.
         verifier: Judges steps with tools; None labels from rollouts alone.
+        scorer: Scores steps for a search that asks for it (``Sampling.score_steps``).
         search: How to search; the type of the configuration chooses the algorithm.
         fusion: How evidence becomes a label.
         seed: The run's seed.
         system: System prompt for problems without their own.
         template_options: Passed to the chat template.
         active: Problems that grow at the same time; no result depends on it.
+        command: JSON values to keep in the manifest, e.g. the options of the command line.
 
     Example:
         >>> labeler = Labeler(reward=my_reward, verifier=my_verifier)  # doctest: +SKIP
@@ -61,6 +66,18 @@ class Labeler:
     system: str | None = None
     template_options: dict[str, Any] | None = None
     active: int = 64
+    command: dict[str, Any] | None = None
+    scorer: StepScorer | None = None
+
+    def __post_init__(self) -> None:
+        if self.search.sampling.score_steps and self.scorer is None:
+            raise ConfigError("Sampling.score_steps needs a scorer; give the Labeler one")
+        judged = self.verifier is not None and self.search.sampling.verify_steps
+        if self.fusion.rule == "consensus" and not judged:
+            raise ConfigError(
+                "the fusion rule 'consensus' compares rollouts with a judge and would drop every "
+                "solution without one; give the Labeler a verifier and leave verify_steps on"
+            )
 
     def run(
         self,
@@ -97,13 +114,17 @@ class Labeler:
     ) -> dict[str, Any]:
         """:meth:`run` for callers with an event loop of their own."""
         _check_unique(problems)
-        judges = Judges(reward=self.reward, verifier=self.verifier)
+        if isinstance(self.search, PrefixMCConfig):
+            for problem in problems:
+                _given_solutions(problem)
+        judges = Judges(reward=self.reward, verifier=self.verifier, scorer=self.scorer)
         with closing(RunFolder(out, self.manifest(problems, engine))) as folder:
             growths = _Growths(self, problems, engine, folder, on_result)
             if not folder.finished:
                 async for growth in run(growths, engine, judges, active=self.active):
                     growths.finish(growth.tree)
-                folder.finish(summarise)
+                right_above = self.search.right_above
+                folder.finish(lambda results: summarise(results, right_above=right_above))
             return json.loads((folder.path / "summary.json").read_text())  # type: ignore[no-any-return]
 
     def manifest(self, problems: Sequence[Problem], engine: Engine) -> dict[str, Any]:
@@ -120,6 +141,8 @@ class Labeler:
             "seed": self.seed,
             "system": self.system,
             "template_options": to_jsonable(self.template_options),
+            **({} if self.scorer is None else {"scorer": _name_of(self.scorer)}),
+            **({} if self.command is None else {"command": to_jsonable(self.command)}),
         }
 
     def label(self, index: int, tree: Tree, volatile: dict[str, Any]) -> ProblemResult:
@@ -175,15 +198,22 @@ class _Growths:
             "template_options": labeler.template_options,
             "max_context": engine.capabilities.max_context,
         }
-        if isinstance(search, OmegaPRMConfig):
-            info = RunInfo(seed=seed, sampler="omegaprm")
-            return OmegaPRM(problem, engine.tokenizer, search, run=info, **options)
-        if isinstance(search, PrefixMCConfig):
-            info = RunInfo(seed=seed, sampler="prefix_mc")
-            given = problem.metadata.get("solutions")
-            return PrefixMC(problem, engine.tokenizer, search, solutions=given, run=info, **options)
-        info = RunInfo(seed=seed, sampler="mcts")
-        return MCTS(problem, engine.tokenizer, search, run=info, **options)
+        info = RunInfo(seed=seed, sampler=_sampler(search))
+
+        def start(tree: Tree | None = None) -> Growth:
+            growth = {**options, "run": info, "tree": tree}
+            if isinstance(search, OmegaPRMConfig):
+                return OmegaPRM(problem, engine.tokenizer, search, **growth)
+            if isinstance(search, PrefixMCConfig):
+                given = _given_solutions(problem)
+                return PrefixMC(problem, engine.tokenizer, search, solutions=given, **growth)
+            return MCTS(problem, engine.tokenizer, search, **growth)
+
+        steps = search.sampling.steps
+        if isinstance(steps, ObjectiveSteps) and steps.root_call:
+            sampling = search.sampling
+            return RootCall(problem, engine.tokenizer, sampling, start, run=info, **options)
+        return start()
 
     def finish(self, tree: Tree) -> None:
         """Label a finished tree and save it."""
@@ -197,8 +227,23 @@ class _Growths:
             self._on_result(result)
 
 
-def summarise(results: Iterable[ProblemResult]) -> dict[str, Any]:
-    """Return a run's totals; everything in it is the same for equal runs."""
+def _name_of(scorer: StepScorer) -> str:
+    return str(getattr(scorer, "name", type(scorer).__qualname__))
+
+
+def _sampler(search: SearchConfig) -> str:
+    if isinstance(search, OmegaPRMConfig):
+        return "omegaprm"
+    return "prefix_mc" if isinstance(search, PrefixMCConfig) else "mcts"
+
+
+def summarise(results: Iterable[ProblemResult], *, right_above: float = 0.5) -> dict[str, Any]:
+    """Return a run's totals; everything in it is the same for equal runs.
+
+    Args:
+        results: Of the run's problems, by index.
+        right_above: A reward above it is a right answer.
+    """
     counts: Counter[str] = Counter()
     labels: Counter[str] = Counter()
     sources: Counter[str] = Counter()
@@ -218,8 +263,10 @@ def summarise(results: Iterable[ProblemResult]) -> dict[str, Any]:
             counts["nodes"] += len(tree)
             leaves = tree.leaves()
             counts["leaves"] += len(leaves)
-            counts["rollouts"] += tree.root.total
-            counts["right_rollouts"] += tree.root.correct
+            for leaf in leaves:
+                if leaf.reward is not None and leaf.kind != "given":
+                    counts["rollouts"] += leaf.multiplicity
+                    counts["right_rollouts"] += leaf.multiplicity * (leaf.reward > right_above)
     names = ("problems", "nodes", "leaves", "rollouts", "right_rollouts", "conflicts", "failures")
     return {
         **{name: counts[name] for name in names},
@@ -231,8 +278,9 @@ def summarise(results: Iterable[ProblemResult]) -> dict[str, Any]:
 
 def _failures(index: int, tree: Tree) -> Iterator[dict[str, Any]]:
     for node in tree.nodes:
-        judge_error = (node.meta or {}).get("judge_error")
-        for reason in (node.error, judge_error):
+        meta = node.meta or {}
+        noted = (meta.get(key) for key in ("judge_error", STEP_ERROR, ROOT_CALL_ERROR))
+        for reason in (node.error, *noted):
             if reason is not None:
                 yield {
                     "index": index,
@@ -248,6 +296,27 @@ def _check_unique(problems: Sequence[Problem]) -> None:
         if problem.id in seen:
             raise ConfigError(f"two problems have the id '{problem.id}'; ids must be unique")
         seen.add(problem.id)
+
+
+def _given_solutions(problem: Problem) -> list[list[str]] | None:
+    """Return the solutions in a problem's metadata, each a list of steps; None without any.
+
+    Raises:
+        ConfigError: The field holds something else.
+    """
+    given = problem.metadata.get(GIVEN)
+    if given is None:
+        return None
+    solutions = given if isinstance(given, list | tuple) else None
+    if solutions is None or not all(
+        isinstance(steps, list | tuple) and steps and all(isinstance(s, str) for s in steps)
+        for steps in solutions
+    ):
+        raise ConfigError(
+            f"metadata['{GIVEN}'] of problem '{problem.id}' must be a list of solutions, each a "
+            "list of at least one step of text"
+        )
+    return [list(steps) for steps in solutions]
 
 
 def _digest(problems: Iterable[Problem]) -> str:

@@ -7,7 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Problem"]
+__all__ = ["GIVEN", "Problem"]
+
+GIVEN = "solutions"
+"""Key of a problem's metadata that holds given solutions, each a list of steps."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,38 @@ def problem_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [{"id": p.id, "question": p.text, "answer": p.answer} for p in sums(12)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder to stand in, with a module `mine`: an engine, a judge and a reward of one's own."""
+    code = f"""
+import random
+from treerl.engines import ByteTokenizer, ScriptedEngine
+from treerl.verdict import StepVerdict, Verdict
+
+{inspect.getsource(adds)}
+{inspect.getsource(Adder)}
+{inspect.getsource(right)}
+def engine(model=None, **arguments):
+    made.append((model, arguments))
+    return ScriptedEngine(adds)
+
+made = []
+adder = Adder()
+number = 7
+class Nameless:
+    def __call__(self, problem, text, leaf): return 1.0
+def fails(model=None): raise ValueError("the model is asleep")
+def one(text): return 1.0
+"""
+    code = code.replace("Request", "object").replace("Sequence[str]", "object")
+    code = code.replace("Problem", "object").replace("Leaf", "object")
+    (tmp_path / "mine.py").write_text(code)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+    yield tmp_path
+    sys.modules.pop("mine", None)
 
 
 def environment() -> dict[str, str]:

@@ -18,10 +18,12 @@ import pytest
 
 from treerl.cli.label import label
 from treerl.cli.main import main
+from treerl.cli.presets import LabelOptions, Preset, settle
 from treerl.cli.progress import LabelProgress
 from treerl.cli.running import count_done
-from treerl.cli.setup import LabelOptions, Preset, search_config
+from treerl.cli.setup import search_config
 from treerl.errors import ConfigError
+from treerl.search.mcts import MCTSConfig
 from treerl.store import ProblemResult, RunReader
 from treerl.treefile import tree_to_record
 
@@ -69,7 +71,15 @@ def test_a_file_becomes_a_run_folder(
     assert done.returncode == 0, done.stderr
     assert "4 problems from" in done.stderr
     assert "4/4 problems" in done.stderr
-    for said in ("solutions", "labels/part-00000.jsonl", "treerl show", "treerl export"):
+    for said in (
+        "solutions",
+        "label yield",
+        "tokens/s",
+        "problems/hour",
+        "labels/part-00000.jsonl",
+        "treerl show",
+        "treerl export",
+    ):
         assert said in done.stdout
     run = RunReader(out)
     assert run.finished
@@ -123,6 +133,7 @@ def test_bad_input_is_one_sentence(
         ((file("gold", {**row, "answer": {"x": 1}}), *model), "field 'answer'"),
         ((problem_file, *model, "--answer-format", "gsm8k"), "####"),
         ((problem_file, *model, "--engine", "abacus"), "no engine 'abacus'; there are: hf"),
+        ((problem_file,), "--engine hf needs --model"),
         ((problem_file, "--model", tmp_path / "nowhere"), "no model folder"),
         ((problem_file, "--model", no_tokenizer), "no tokenizer in"),
         ((problem_file, *model, "--device", "abacus"), "abacus"),
@@ -257,8 +268,11 @@ def test_an_interrupted_run_goes_on_and_ends_as_if_nothing_had_been(
 
 def test_presets_choose_search_and_tools() -> None:
     ours = search_config(LabelOptions())
-    published = search_config(LabelOptions(preset=Preset.groundedprm_published))
-    counts = search_config(LabelOptions(preset=Preset.mathshepherd))
+    published = search_config(settle({"preset": Preset.groundedprm_published}))
+    counts = search_config(settle({"preset": Preset.mathshepherd}))
+    assert isinstance(ours, MCTSConfig)
+    assert isinstance(published, MCTSConfig)
+    assert isinstance(counts, MCTSConfig)
     assert ours.rollout_reward.normalise
     assert ours.sampling.verify_steps
     assert not published.rollout_reward.normalise
@@ -273,15 +287,17 @@ def test_progress_counts_and_estimates(capsys: pytest.CaptureFixture[str]) -> No
     with LabelProgress(10, done=4) as progress:
         progress.update(ProblemResult(4, None, labels))
         line = progress.line()
-    assert line.startswith("5/10 problems, ")
-    assert " a minute, " in line
-    assert line.endswith(" left; 2 right, 1 wrong, 1 unlabelled steps")
+    # What an earlier process did is told apart: rate, time and labels are of this one.
+    assert line.startswith("5/10 problems (4 before), ")
+    assert " a minute, 0 tokens/s, " in line
+    assert line.endswith(" left, 1 without a tree; new: 2 right, 1 wrong, 1 unlabelled steps")
     assert LabelProgress(3).line() == "0/3 problems; 0 right, 0 wrong, 0 unlabelled steps"
 
 
 def test_a_torn_line_of_the_journal_is_no_finished_problem(tmp_path: Path) -> None:
     assert count_done(tmp_path) == 0
-    (tmp_path / "journal.jsonl").write_bytes(b'{"index":0}\n{"index":1}\n{"ind')
+    lines = b'{"index":0}\n{"index":11,"x":{}}\n{"index":0}\nnoise\n{"index":5,"x\n{"index":7}'
+    (tmp_path / "journal.jsonl").write_bytes(lines)
     assert count_done(tmp_path) == 2
 
 
@@ -289,5 +305,5 @@ def test_every_option_says_what_it_does() -> None:
     import typing
 
     for name, hint in typing.get_type_hints(label, include_extras=True).items():
-        if name != "return":
+        if name not in ("return", "ctx"):
             assert len(hint.__metadata__[0].help) > 10, name

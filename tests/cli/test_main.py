@@ -25,7 +25,7 @@ def test_version(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"treerl {package.__version__}\n"
 
 
-@pytest.mark.parametrize("command", ["label", "show", "export", "demo"])
+@pytest.mark.parametrize("command", ["label", "show", "export", "audit", "demo"])
 def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([command, "--help"]) == 0
     assert f"treerl {command}" in capsys.readouterr().out

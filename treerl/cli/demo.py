@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from treerl.cli.console import complain, output, plain_table, say
+from treerl.cli.engines import LAB_WORDS, EngineOptions, open_engine
+from treerl.cli.presets import LabelOptions
 from treerl.cli.running import Interrupted, run_labeler
-from treerl.cli.setup import LAB_WORDS, EngineOptions, LabelOptions, open_engine, open_labeler
+from treerl.cli.setup import open_labeler
 
 if TYPE_CHECKING:
     from treerl.lab.words.scoring import Score
@@ -49,13 +51,13 @@ def demo(
         say(f"{problems} word problems of the lab, their solutions by {LAB_WORDS}")
         engine = open_engine(EngineOptions(engine="hf", model=LAB_WORDS))
         try:
-            summary = run_labeler(labeler, words_problems(problems), engine, out)
+            summary, session = run_labeler(labeler, words_problems(problems), engine, out)
         except Interrupted as stopped:
             complain(str(stopped))
             raise typer.Exit(130) from stopped
     _show_best_tree(out)
     _show_scores(out, labeler.fusion)
-    show_summary(summary, out, seconds=time.monotonic() - began)
+    show_summary(summary, out, session=session, seconds=time.monotonic() - began)
 
 
 def words_problems(count: int) -> list[Problem]:

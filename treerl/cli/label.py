@@ -3,324 +3,184 @@
 from __future__ import annotations
 
 import time
-from enum import StrEnum
+from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Any, get_type_hints
 
 import typer
 
+from treerl.cli import options as o
+from treerl.cli import options_search as s
 from treerl.cli.console import complain, say
-from treerl.cli.running import Interrupted, run_labeler
-from treerl.cli.setup import (
-    LAB_WORDS,
-    EngineOptions,
-    LabelOptions,
-    Preset,
-    open_engine,
-    open_labeler,
-    unescape,
+from treerl.cli.engines import LAB_WORDS, EngineOptions, open_engine, parse_arguments
+from treerl.cli.inputs import InputOptions, read_input
+from treerl.cli.options import OnBadRow
+from treerl.cli.presets import LabelOptions, settle
+from treerl.cli.repeat import (
+    check_options,
+    command_of,
+    differences,
+    read_config,
+    with_command,
 )
+from treerl.cli.running import Interrupted, run_labeler
+from treerl.cli.setup import open_labeler, unescape
+from treerl.errors import ConfigError
 
-if TYPE_CHECKING:
-    from treerl.loading import LoadedProblems
+__all__ = ["OnBadRow", "label"]
 
-__all__ = ["AnswerFormat", "Dtype", "OnBadRow", "label"]
-
-_INPUT, _MODEL, _SEARCH, _LABELS, _RUN = "Problems", "Model", "Search", "Labels", "Run"
-
-
-class OnBadRow(StrEnum):
-    """What a bad row does."""
-
-    RAISE = "raise"
-    SKIP = "skip"
-
-
-class AnswerFormat(StrEnum):
-    """How the gold answer stands in its field."""
-
-    auto = "auto"
-    plain = "plain"
-    gsm8k = "gsm8k"
-    boxed = "boxed"
-
-
-class Dtype(StrEnum):
-    """Number formats of weights."""
-
-    float32 = "float32"
-    bfloat16 = "bfloat16"
-    float16 = "float16"
+_DEFAULT = LabelOptions()
 
 
 def label(
-    problems: Annotated[
-        str,
-        typer.Argument(
-            metavar="PROBLEMS",
-            help="The problems: a .jsonl, .json, .csv or .parquet file, a folder of them, or the "
-            "id of a data set on the Hugging Face hub ('openai/gsm8k:main').",
-        ),
-    ],
-    out: Annotated[
-        Path,
-        typer.Option(
-            help="Folder for the results. If it holds an interrupted run of the same command, "
-            "that run goes on.",
-            rich_help_panel=_RUN,
-        ),
-    ],
-    model: Annotated[
-        str,
-        typer.Option(
-            help=f"A model folder, a hub id, or {LAB_WORDS} for the little model that comes with "
-            "treerl.",
-            rich_help_panel=_MODEL,
-        ),
-    ],
-    engine: Annotated[
-        str,
-        typer.Option(
-            help="What runs the model: hf (transformers, on CPU or GPU).", rich_help_panel=_MODEL
-        ),
-    ] = "hf",
-    dtype: Annotated[
-        Dtype,
-        typer.Option(
-            help="Number format of the weights; only float32 repeats a run exactly.",
-            rich_help_panel=_MODEL,
-        ),
-    ] = Dtype.float32,
-    device: Annotated[
-        str | None,
-        typer.Option(
-            help="cpu, cuda, cuda:1, …; by default the first GPU, else the CPU.",
-            rich_help_panel=_MODEL,
-        ),
-    ] = None,
-    max_batch: Annotated[
-        int,
-        typer.Option(
-            min=1, help="Requests that run at once; fewer need less memory.", rich_help_panel=_MODEL
-        ),
-    ] = 32,
-    max_context: Annotated[
-        int | None,
-        typer.Option(
-            min=2,
-            help="Tokens of prompt and solution together; by default the model's own bound.",
-            rich_help_panel=_MODEL,
-        ),
-    ] = None,
-    system: Annotated[
-        str | None,
-        typer.Option(
-            help="System prompt for problems that have none of their own.", rich_help_panel=_MODEL
-        ),
-    ] = None,
-    thinking: Annotated[
-        bool | None,
-        typer.Option(
-            "--thinking/--no-thinking",
-            help="Switch a reasoning model's thinking on or off; by default its template decides.",
-            rich_help_panel=_MODEL,
-        ),
-    ] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(min=1, help="Take only the first so many problems.", rich_help_panel=_INPUT),
-    ] = None,
-    question_field: Annotated[
-        str | None,
-        typer.Option(
-            help="Field of the question; found by itself where it has a usual name.",
-            rich_help_panel=_INPUT,
-        ),
-    ] = None,
-    answer_field: Annotated[
-        str | None,
-        typer.Option(help="Field of the gold answer.", rich_help_panel=_INPUT),
-    ] = None,
-    id_field: Annotated[
-        str | None, typer.Option(help="Field of the id.", rich_help_panel=_INPUT)
-    ] = None,
-    answer_format: Annotated[
-        AnswerFormat,
-        typer.Option(
-            help="How the gold stands in its field: gsm8k is the text behind ####, boxed the "
-            "content of the last \\boxed{}, plain the whole field.",
-            rich_help_panel=_INPUT,
-        ),
-    ] = AnswerFormat.auto,
-    split: Annotated[
-        str | None,
-        typer.Option(help="Split of a folder or a hub data set.", rich_help_panel=_INPUT),
-    ] = None,
-    on_bad_row: Annotated[
-        OnBadRow,
-        typer.Option(
-            help="A row that cannot be used ends the command, or is left out and counted.",
-            rich_help_panel=_INPUT,
-        ),
-    ] = OnBadRow.RAISE,
-    simulations: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="Search steps a problem. More give larger trees and firmer labels.",
-            rich_help_panel=_SEARCH,
-        ),
-    ] = 32,
-    children: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="Continuations tried below a step; with fewer than --n-min, the step before an "
-            "answer stays without a label from rollouts.",
-            rich_help_panel=_SEARCH,
-        ),
-    ] = 4,
-    wave: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="Search steps of one problem that run together; changes the trees, like a batch "
-            "size does.",
-            rich_help_panel=_SEARCH,
-        ),
-    ] = 4,
-    max_steps: Annotated[
-        int,
-        typer.Option(min=1, help="Depth below which no step is branched.", rich_help_panel=_SEARCH),
-    ] = 32,
-    exploration: Annotated[
-        float,
-        typer.Option(
-            min=0.0, help="How much rarely tried steps are favoured.", rich_help_panel=_SEARCH
-        ),
-    ] = 1.414,
-    temperature: Annotated[
-        float, typer.Option(min=0.0, help="Sampling temperature.", rich_help_panel=_SEARCH)
-    ] = 1.0,
-    top_p: Annotated[
-        float, typer.Option(help="Nucleus mass, above 0 up to 1.", rich_help_panel=_SEARCH)
-    ] = 1.0,
-    max_tokens: Annotated[
-        int, typer.Option(min=1, help="Tokens a solution may have.", rich_help_panel=_SEARCH)
-    ] = 512,
-    step_delimiter: Annotated[
-        str | None,
-        typer.Option(
-            help=r"What ends a step: by default a blank line, '\n\n'; '\n' makes each line a step.",
-            show_default=False,
-            rich_help_panel=_SEARCH,
-        ),
-    ] = None,
-    stop: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A text that ends a solution; may be given several times.",
-            rich_help_panel=_SEARCH,
-        ),
-    ] = None,
-    preset: Annotated[
-        Preset,
-        typer.Option(
-            help="How evidence becomes labels: groundedprm (tools and rollouts), mathshepherd "
-            "(rollouts alone), groundedprm_published (the authors' released rules, to reproduce "
-            "them).",
-            rich_help_panel=_LABELS,
-        ),
-    ] = Preset.groundedprm,
-    n_min: Annotated[
-        int,
-        typer.Option(min=1, help="Rollouts that a label needs at least.", rich_help_panel=_LABELS),
-    ] = 4,
-    tools: Annotated[
-        bool,
-        typer.Option("--tools/--no-tools", help="Check steps with tools.", rich_help_panel=_LABELS),
-    ] = True,
-    seed: Annotated[
-        int, typer.Option(help="Another seed, other solutions.", rich_help_panel=_RUN)
-    ] = 0,
-    active: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="Problems that are worked on at the same time; no label depends on it.",
-            rich_help_panel=_RUN,
-        ),
-    ] = 16,
+    ctx: typer.Context,
+    out: o.Out,
+    problems: o.Problems = None,
+    model: o.ModelName = None,
+    engine: o.EngineName = "hf",
+    url: o.Url = None,
+    dtype: o.NumberFormat = None,
+    device: o.Device = None,
+    max_batch: o.MaxBatch = None,
+    max_context: o.MaxContext = None,
+    engine_arg: o.EngineArg = None,
+    system: o.System = None,
+    thinking: o.Thinking = None,
+    limit: o.Limit = None,
+    question_field: o.QuestionField = None,
+    answer_field: o.AnswerField = None,
+    id_field: o.IdField = None,
+    answer_format: o.GoldFormat = o.AnswerFormat.auto,
+    split: o.Split = None,
+    on_bad_row: o.OnBad = OnBadRow.RAISE,
+    solutions: o.Solutions = None,
+    solution_field: o.SolutionField = None,
+    solution_id_field: o.SolutionIdField = None,
+    preset: s.PresetName = _DEFAULT.preset,
+    n_min: s.NMin = _DEFAULT.n_min,
+    progress: s.Progress = _DEFAULT.progress,
+    right_above: s.RightAbove = _DEFAULT.right_above,
+    tools: s.Tools = _DEFAULT.tools,
+    verifier: s.VerifierName = None,
+    reward: s.RewardName = None,
+    method: s.MethodName = None,
+    temperature: s.Temperature = _DEFAULT.temperature,
+    top_p: s.TopP = _DEFAULT.top_p,
+    max_tokens: s.MaxTokens = _DEFAULT.max_tokens,
+    step_format: s.StepFormat = _DEFAULT.step_format,
+    step_delimiter: s.StepDelimiter = None,
+    root_call: s.RootCall = _DEFAULT.root_call,
+    stop: s.Stop = None,
+    simulations: s.Simulations = _DEFAULT.simulations,
+    children: s.Children = _DEFAULT.children,
+    wave: s.Wave = _DEFAULT.wave,
+    max_steps: s.MaxSteps = _DEFAULT.max_steps,
+    selection: s.SelectionName = _DEFAULT.selection,
+    exploration: s.Exploration = _DEFAULT.exploration,
+    prior: s.PriorKind = _DEFAULT.prior,
+    rollouts: s.Rollouts = _DEFAULT.rollouts,
+    searches: s.Searches = _DEFAULT.searches,
+    rollout_budget: s.RolloutBudget = _DEFAULT.rollout_budget,
+    samples: s.Samples = _DEFAULT.samples,
+    estimate_root: s.EstimateRoot = _DEFAULT.estimate_root,
+    until_first_zero: s.UntilFirstZero = _DEFAULT.until_first_zero,
+    config: o.Config = None,
+    seed: o.Seed = _DEFAULT.seed,
+    active: o.Active = _DEFAULT.active,
 ) -> None:
     r"""Label the steps of solutions to your problems.
 
-    A model writes many solutions to each problem as a tree of steps. Every step is checked by
-    tools and by how often the solutions through it reach the right answer; both together make
-    its label: right, wrong, or none where the evidence does not suffice. A problem
+    A model writes many solutions to each problem as a tree of steps, or you give solutions. Every
+    step is checked by tools and by how often the solutions through it reach the right answer; both
+    together make its label: right, wrong, or none where the evidence does not suffice. A problem
     without a gold answer gets labels from tools alone.
 
     Example: treerl label problems.jsonl --model Qwen/Qwen2.5-0.5B-Instruct --out runs/first
     """
+    typed = dict(locals())  # every option by its name; which of them were given, ctx knows
     from treerl.cli.summary import show_summary
-    from treerl.loading import load_problems
 
     began = time.monotonic()
-    loaded = load_problems(
-        problems,
-        question_field=question_field,
-        answer_field=answer_field,
-        id_field=id_field,
-        split=split,
-        limit=limit,
-        on_error=on_bad_row.value,
-        answer_format=answer_format.value,
-    )
-    _report_input(loaded)
-    delimiter = step_delimiter or ("\\n" if model == LAB_WORDS else "\\n\\n")
-    options = LabelOptions(
-        preset=preset,
-        seed=seed,
-        simulations=simulations,
-        children=children,
-        wave=wave,
-        max_steps=max_steps,
-        exploration=exploration,
-        temperature=temperature,
-        top_p=top_p,
-        max_tokens=max_tokens,
-        step_delimiter=unescape(delimiter),
-        stop=tuple(unescape(text) for text in stop or ()),
-        n_min=n_min,
-        tools=tools,
-        system=system,
-        thinking=thinking,
-        active=active,
-    )
-    source = EngineOptions(
-        engine=engine,
-        model=model,
-        dtype=dtype.value,
-        device=device,
-        max_batch=max_batch,
-        max_context=max_context,
+    given = _given(ctx, typed)
+    earlier, chosen = _choose(given, config)
+    if "problems" not in chosen:
+        raise typer.BadParameter("Missing argument 'PROBLEMS'")
+    inputs = InputOptions(**_of(InputOptions, chosen))
+    source = EngineOptions(**_of(EngineOptions, chosen))
+    options = settle(
+        _of(LabelOptions, chosen),
+        solutions=inputs.solutions is not None,
+        lines=source.model == LAB_WORDS,
     )
     with open_labeler(options) as labeler:
-        say(f"loading {model}")
+        read, skipped = read_input(inputs, options.step_delimiter)
+        say(f"loading {source.model or source.engine}")
         finished = (out / "summary.json").exists()
         policy = open_engine(source)
+        labeler = with_command(labeler, command_of(inputs, source, options, policy), out)
+        if earlier is not None:
+            for difference in differences(earlier, labeler, read, policy, beside=given):
+                say(f"  unlike {config}: {difference}")
         try:
-            summary = run_labeler(labeler, loaded.problems, policy, out)
+            summary, session = run_labeler(labeler, read, policy, out)
         except Interrupted as stopped:
             complain(str(stopped))
             raise typer.Exit(130) from stopped
     if finished:
         say(f"{out} was finished before: nothing was generated, this is its summary")
-    show_summary(summary, out, seconds=time.monotonic() - began, skipped=len(loaded.errors))
+    seconds = time.monotonic() - began
+    show_summary(summary, out, session=session, seconds=seconds, skipped=skipped)
 
 
-def _report_input(loaded: LoadedProblems) -> None:
-    say(loaded.summary())
-    for error in loaded.errors[1:5]:
-        say(f"  also skipped: {error}")
-    if loaded.counts["without_answer"]:
-        say("  a problem without an answer gets labels only where a tool refutes a step")
+def _given(ctx: typer.Context, typed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that the user gave, as the rest of the program takes them."""
+    given = {
+        name: value
+        for name, value in typed.items()
+        if (source := ctx.get_parameter_source(name)) is not None and source.name != "DEFAULT"
+    }
+    for name in ("ctx", "out", "config"):
+        given.pop(name, None)
+    if "url" in given:
+        given["url"] = tuple(given["url"])
+    if "stop" in given:
+        given["stop"] = tuple(map(unescape, given["stop"]))
+    if "engine_arg" in given:
+        given["engine_arg"] = parse_arguments(given["engine_arg"])
+    if "step_delimiter" in given:
+        given["step_delimiter"] = unescape(given["step_delimiter"])
+        if not given["step_delimiter"]:
+            raise ConfigError("the step delimiter must not be empty")
+    return given
+
+
+def _choose(
+    given: Mapping[str, Any], config: Path | None
+) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+    """Return the manifest of a run to repeat, and the options that it or the user chose."""
+    if config is None:
+        return None, dict(given)
+    manifest, written = read_config(config)
+    stored = check_options(written, get_type_hints(label, include_extras=True), config)
+    # Another preset, method or engine has defaults of its own: those of the old one go.
+    if any(name in given and given[name] != stored.get(name) for name in ("preset", "method")):
+        for name in _of(LabelOptions, stored).keys() - _KEPT:
+            del stored[name]
+    if given.get("engine", stored.get("engine")) != stored.get("engine"):
+        for name in ("url", "dtype", "engine_arg", "max_context"):
+            stored.pop(name, None)
+    return manifest, {**stored, **given}
+
+
+_KEPT = {
+    *("seed", "temperature", "top_p", "max_tokens", "step_format", "step_delimiter", "stop"),
+    *("root_call", "right_above", "reward", "system", "thinking"),
+}
+"""Options of a repeated run that another preset or method keeps."""
+
+
+def _of(group: Any, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of one group."""
+    names = {f.name for f in fields(group)}
+    return {name: value for name, value in chosen.items() if name in names}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -13,14 +14,48 @@ if TYPE_CHECKING:
 
     from treerl.store import ProblemResult
 
-__all__ = ["LabelProgress", "duration"]
+__all__ = ["LabelProgress", "Session", "duration"]
 
 QUIET_S = 30.0
 """Without a terminal a line is written at most this often."""
 
 
+@dataclass(slots=True)
+class Session:
+    """What this process did of a run; an earlier one's part is not in it.
+
+    Attributes:
+        problems: Problems finished.
+        failures: Of those, problems that have no tree.
+        right, wrong, unlabelled: Steps.
+        generated: Tokens from the model.
+        seconds: From the first request to the last problem, without loading the model.
+    """
+
+    problems: int = 0
+    failures: int = 0
+    right: int = 0
+    wrong: int = 0
+    unlabelled: int = 0
+    generated: int = 0
+    seconds: float = 0.0
+
+    def add(self, result: ProblemResult) -> None:
+        """Count a finished problem."""
+        self.problems += 1
+        self.failures += result.tree is None
+        for label in result.labels:
+            self.right += label["label"] == 1
+            self.wrong += label["label"] == 0
+            self.unlabelled += label["label"] is None
+        if result.tree is not None:
+            self.generated += result.tree.ledger.generated
+
+
 class LabelProgress:
     """Problems done, rate, time left and label counts: a live bar, or lines where no terminal is.
+
+    Rate, time left and label counts are of this process alone.
 
     Args:
         total: Problems of the run.
@@ -29,8 +64,8 @@ class LabelProgress:
 
     def __init__(self, total: int, done: int = 0) -> None:
         self.total = total
-        self.done = self._done_before = done
-        self.right = self.wrong = self.unlabelled = 0
+        self.done = self._done_before = min(done, total)
+        self.session = Session()
         self._began = self._said = time.monotonic()
         self._bar: Progress | None = None
 
@@ -61,11 +96,9 @@ class LabelProgress:
     def update(self, result: ProblemResult) -> None:
         """Count a problem that is done and safe on disk."""
         self.done += 1
-        for label in result.labels:
-            self.right += label["label"] == 1
-            self.wrong += label["label"] == 0
-            self.unlabelled += label["label"] is None
+        self.session.add(result)
         now = time.monotonic()
+        self.session.seconds = now - self._began
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=self.done, description=self.line())
         elif self.done == self.total or now - self._said >= QUIET_S:
@@ -74,15 +107,21 @@ class LabelProgress:
 
     def line(self) -> str:
         """Return the state as one line."""
-        text = f"{self.done}/{self.total} problems"
-        seconds = time.monotonic() - self._began
-        new = self.done - self._done_before
-        if new:
-            text += f", {new / seconds * 60:.1f} a minute"
-            left = (self.total - self.done) * seconds / new
+        new, text = self.session, f"{self.done}/{self.total} problems"
+        if self._done_before:
+            text += f" ({self._done_before} before)"
+        if new.problems:
+            text += f", {new.problems / new.seconds * 60:.1f} a minute"
+            text += f", {new.generated / new.seconds:,.0f} tokens/s"
             if self.done < self.total:
+                left = (self.total - self.done) * new.seconds / new.problems
                 text += f", {duration(left)} left"
-        return f"{text}; {self.right} right, {self.wrong} wrong, {self.unlabelled} unlabelled steps"
+        if new.failures:
+            text += f", {new.failures} without a tree"
+        only = "new: " if self._done_before else ""
+        return (
+            f"{text}; {only}{new.right} right, {new.wrong} wrong, {new.unlabelled} unlabelled steps"
+        )
 
 
 def duration(seconds: float) -> str:

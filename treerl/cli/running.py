@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from treerl.cli.console import say
-from treerl.cli.progress import LabelProgress
+from treerl.cli.progress import LabelProgress, Session
 from treerl.errors import EngineDied
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ __all__ = ["Interrupted", "count_done", "run_labeler"]
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
+_JOURNALLED = re.compile(rb'\{"index":(\d+)[,}]')
+
 
 class Interrupted(Exception):
     """The user ended a run; its text says what is safe and how to go on."""
@@ -30,8 +33,8 @@ class Interrupted(Exception):
 
 def run_labeler(
     labeler: Labeler, problems: Sequence[Problem], engine: Engine, out: Path
-) -> dict[str, Any]:
-    """Label problems into a run folder and return the summary.
+) -> tuple[dict[str, Any], Session]:
+    """Label problems into a run folder; return the run's summary and what this process did.
 
     The first Ctrl-C (or SIGTERM) cancels what is under way and closes the folder; a second one
     ends the process at once, which the folder survives just as well.
@@ -42,18 +45,26 @@ def run_labeler(
         StoreError: The folder is locked, belongs to another run, or cannot be written.
     """
     with LabelProgress(len(problems), count_done(out)) as progress:
+        stopping = asyncio.Event()
         try:
-            return asyncio.run(_run(labeler, problems, engine, out, progress))
+            work = _run(labeler, problems, engine, out, progress, stopping)
+            return asyncio.run(work), progress.session
         except asyncio.CancelledError as error:
-            raise Interrupted(
-                f"stopped: {progress.done} of {progress.total} problems are finished and safe in "
-                f"{out}; the same command goes on from there"
-            ) from error
+            raise _interrupted(progress, out) from error
         except EngineDied as error:
+            if stopping.is_set():  # Ctrl-C reaches the processes of an engine too
+                raise _interrupted(progress, out) from error
             raise EngineDied(
                 f"{error}; {progress.done} of {progress.total} problems are finished and safe in "
                 f"{out}, and the same command goes on from there"
             ) from error
+
+
+def _interrupted(progress: LabelProgress, out: Path) -> Interrupted:
+    return Interrupted(
+        f"stopped: {progress.done} of {progress.total} problems are finished and safe in "
+        f"{out}; the same command goes on from there"
+    )
 
 
 async def _run(
@@ -62,17 +73,16 @@ async def _run(
     engine: Engine,
     out: Path,
     progress: LabelProgress,
+    stopping: asyncio.Event,
 ) -> dict[str, Any]:
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     assert task is not None
-    stopping = False
 
     def stop() -> None:
-        nonlocal stopping
-        if stopping:
+        if stopping.is_set():
             os._exit(130)
-        stopping = True
+        stopping.set()
         say("stopping; Ctrl-C again ends at once")
         task.cancel()
 
@@ -88,9 +98,11 @@ async def _run(
 
 
 def count_done(out: Path) -> int:
-    """Count the problems that an interrupted run has finished; a torn last line is none."""
-    try:
-        with (out / "journal.jsonl").open("rb") as lines:
-            return sum(line.endswith(b"\n") for line in lines)
-    except OSError:
-        return 0
+    """Count the problems that an interrupted run has finished, each once; a torn line is none."""
+    done: set[bytes] = set()
+    with contextlib.suppress(OSError), (out / "journal.jsonl").open("rb") as lines:
+        for line in lines:
+            found = _JOURNALLED.match(line)
+            if found is not None and line.endswith(b"}\n"):
+                done.add(found[1])
+    return len(done)

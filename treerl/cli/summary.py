@@ -11,7 +11,7 @@ from typing import Any
 from rich.text import Text
 
 from treerl.cli.console import clean, output, plain_table
-from treerl.cli.progress import duration
+from treerl.cli.progress import Session, duration
 from treerl.errors import TreeRLError
 from treerl.store import RunReader
 
@@ -29,9 +29,16 @@ _WHAT = {
 
 
 def show_summary(
-    summary: Mapping[str, Any], out: Path, *, seconds: float, skipped: int = 0
+    summary: Mapping[str, Any], out: Path, *, session: Session, seconds: float, skipped: int = 0
 ) -> None:
     """Print a run's totals, its files and the next commands.
+
+    Args:
+        summary: Of the whole run.
+        out: Its folder.
+        session: What this process did of it.
+        seconds: How long this process took, the model's loading included.
+        skipped: Bad rows of the input.
 
     Raises:
         TreeRLError: Not one step of the run has a label record; the reason is in the text.
@@ -42,13 +49,17 @@ def show_summary(
     table = plain_table("", "")
     for name, value in (
         ("problems", _problems(summary, skipped)),
-        ("solutions", f"{summary['rollouts']:,}, {_share(summary)} right"),
+        ("solutions", _solutions(summary)),
         ("steps", _labels(labels)),
         ("labels by", _sources(summary["label_sources"])),
+        ("label yield", _yield(labels, ledger["generated"])),
         ("conflicts", f"{summary['conflicts']:,}"),
         ("tokens", f"{ledger['generated']:,} generated, {ledger['discarded']:,} of them repeats"),
+        ("this session" if session.problems < summary["problems"] else "speed", _speed(session)),
         ("time", duration(seconds)),
     ):
+        if not value:
+            continue
         table.add_row(name, Text(value))
     console = output()
     console.print(table)
@@ -78,9 +89,15 @@ def _problems(summary: Mapping[str, Any], skipped: int) -> str:
     return f"{text}, {skipped:,} bad rows skipped" if skipped else text
 
 
-def _share(summary: Mapping[str, Any]) -> str:
+def _generated(summary: Mapping[str, Any]) -> int:
+    return int(summary["ledger"]["generated"])
+
+
+def _solutions(summary: Mapping[str, Any]) -> str:
     total = summary["rollouts"]
-    return f"{summary['right_rollouts'] / total:.0%}" if total else "none"
+    if not total:
+        return f"{summary['leaves']:,}"
+    return f"{total:,}, {summary['right_rollouts'] / total:.0%} right"
 
 
 def _labels(labels: Mapping[str, int]) -> str:
@@ -88,8 +105,35 @@ def _labels(labels: Mapping[str, int]) -> str:
     return f"{sum(labels.values()):,}: {counts}"
 
 
+def _yield(labels: Mapping[str, int], generated: int) -> str:
+    steps = sum(labels.values())
+    labelled = steps - labels["unlabelled"]
+    text = f"{labelled / steps:.0%} of the steps"
+    if generated:
+        text += f", {1000 * labelled / generated:.1f} labels per 1,000 generated tokens"
+    return text
+
+
+def _speed(session: Session) -> str:
+    """Say how fast this process was; nothing where it only found a finished run."""
+    if not session.problems or not session.seconds:
+        return ""
+    hours = session.seconds / 3600
+    tokens = f"{session.generated / session.seconds:,.0f} tokens/s, " * bool(session.generated)
+    return (
+        f"{tokens}{session.problems / hours:,.0f} problems/hour "
+        f"({session.problems:,} problems in {duration(session.seconds)})"
+    )
+
+
 def _sources(sources: Mapping[str, int]) -> str:
-    words = {"mc": "rollouts", "tool": "tools", "tool+mc": "both", "value": "the search's value"}
+    words = {
+        "mc": "rollouts",
+        "tool": "tools",
+        "tool+mc": "both",
+        "value": "the search's value",
+        "value_target": "value targets",
+    }
     return ", ".join(f"{words.get(name, name)} {n:,}" for name, n in sources.items()) or "nothing"
 
 

@@ -88,9 +88,7 @@ class ServerEngine:
                 "engine": "server",
                 "dialect": dialect.name,
                 "model": self._model,
-                "servers": len(self._urls),
                 "logprobs": found.logprobs,
-                "notes": list(found.notes),
             },
         )
 
