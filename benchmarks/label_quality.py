@@ -17,30 +17,28 @@ Interrupted runs go on with the same command; the table is written to OUT/table.
 from __future__ import annotations
 
 import argparse
-import json
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
+from label_scoring import (
+    LINES,
+    Labels,
+    difference,
+    label_words,
+    masked,
+    percent,
+    with_interval,
+)
 
-from treerl.engines import HFEngine
-from treerl.lab import words
 from treerl.lab.words import WordsProblem, judge
 from treerl.lab.words.scoring import Score, score_labels, truth_of_steps
-from treerl.prm import AnswerReward, Fusion, Labeler, label_tree
-from treerl.prm.fuse import mask_after_first_error
-from treerl.problem import Problem
-from treerl.search import MCTSConfig, Sampling
-from treerl.steps import PlainSteps
+from treerl.prm import Fusion, label_tree
+from treerl.search import MCTSConfig
 from treerl.store import RunReader
 from treerl.tree import Tree
 from treerl.verdict import Verdict
-from treerl.verifiers import AnswerVerifier, StepVerifier
 
-Labels = list[tuple[int, int | None]]
 METHODS: dict[str, Callable[[Tree, int], Labels]] = {}
-RESAMPLES = 2000
 
 
 def main() -> None:
@@ -61,28 +59,13 @@ def main() -> None:
 
 def grow(args: argparse.Namespace) -> None:
     """Run the labeller; a finished folder is left as it is."""
-    asked = [
-        Problem.from_text(p.id, p.question, p.answer, metadata=p.to_record()["metadata"])
-        for p in words.problems(args.problems)
-    ]
     search = MCTSConfig(
         simulations=args.simulations,
         children=args.children,
-        sampling=Sampling(steps=PlainSteps("\n"), max_tokens=200),
+        sampling=LINES,
     )
-    engine = HFEngine.from_pretrained(words.model_path(), max_batch=64)
-    start = time.monotonic()
-    with AnswerVerifier() as answers, StepVerifier() as steps:
-        labeler = Labeler(
-            reward=AnswerReward(answers),
-            verifier=steps,
-            search=search,
-            fusion=Fusion("groundedprm", args.n_min),
-            seed=args.seed,
-        )
-        summary = labeler.run(asked, engine, args.out)
-    seconds = time.monotonic() - start
-    print(f"{seconds:.0f} s; {json.dumps(summary)}", flush=True)
+    fusion = Fusion("groundedprm", args.n_min)
+    label_words(args.out, search, fusion, problems=args.problems, seed=args.seed)
 
 
 def hard_mc(tree: Tree, n_min: int) -> Labels:
@@ -118,15 +101,6 @@ METHODS.update(
         "fused": fused,
     }
 )
-
-
-def masked(tree: Tree, by_node: dict[int, int | None]) -> Labels:
-    """Mask what stands behind a step labelled wrong, as the labeller does."""
-    out: Labels = []
-    for node in tree.nodes[1:]:
-        path = [n.index for n in tree.path(node)]
-        out.append((node.index, mask_after_first_error([by_node.get(i) for i in path])[-1]))
-    return out
 
 
 def kinds_of_errors(tree: Tree, truth: dict[int, bool]) -> dict[int, str]:
@@ -197,50 +171,6 @@ def render(
                 low, mid, high = difference(scores["fused"], scores[name], what)
                 lines.append(f"- {what} against {name}: {mid:+.1f} [{low:+.1f}, {high:+.1f}]")
     return "\n".join(lines) + "\n"
-
-
-def percent(share: float | None) -> str:
-    """Render a share."""
-    return "none" if share is None else f"{100 * share:.1f} %"
-
-
-def resamples(n: int) -> Iterable[np.ndarray]:
-    """Yield bootstrap draws of n problems; the same ones for every method."""
-    rng = np.random.default_rng(0)
-    for _ in range(RESAMPLES):
-        yield rng.integers(0, n, n)
-
-
-def totals(parts: list[Score]) -> np.ndarray:
-    """(n, 5) counts a problem."""
-    return np.array([[s.found, s.missed, s.false_alarms, s.labelled, s.steps] for s in parts])
-
-
-def with_interval(
-    value: float | None, parts: list[Score], read: Callable[[Score], float | None]
-) -> str:
-    """Render a share with its interval."""
-    counts = totals(parts)
-    draws = [read(Score(*counts[pick].sum(0))) for pick in resamples(len(parts))]
-    known = [x for x in draws if x is not None]
-    if not known:
-        return percent(value)
-    low, high = np.percentile(known, [2.5, 97.5])
-    return f"{percent(value)} [{100 * low:.1f}, {100 * high:.1f}]"
-
-
-def difference(ours: list[Score], other: list[Score], what: str) -> tuple[float, float, float]:
-    """Return the paired difference of a share in points: low, value, high."""
-    a, b = totals(ours), totals(other)
-
-    def delta(pick: np.ndarray) -> float:
-        left = getattr(Score(*a[pick].sum(0)), what)
-        right = getattr(Score(*b[pick].sum(0)), what)
-        return 100 * ((left or 0.0) - (right or 0.0))
-
-    draws = [delta(pick) for pick in resamples(len(ours))]
-    low, high = np.percentile(draws, [2.5, 97.5])
-    return float(low), delta(np.arange(len(ours))), float(high)
 
 
 if __name__ == "__main__":

@@ -36,6 +36,9 @@ LabelSource = Literal[
     "too_few_rollouts",  # no refutation and not enough rollouts: no label
     "value",  # the sign of the search's value, GroundedPRM as published
     "dropped",  # the published rule throws the sample away: no label
+    "no_consensus",  # rollouts and judge name different first errors: no label
+    "value_target",  # the distance to a right answer, ReST-MCTS*
+    "malformed",  # the step is not in the format that the policy was asked for: no label
 ]
 
 
@@ -51,6 +54,8 @@ class Evidence:
         value_sum: W of the search, for the published rule.
         correct_before, total_before: The counts of the prefix without this step, for relative
             progress.
+        value_target: v of ReST-MCTS*; None where it has none.
+        reaches_right: Whether some path through the step ends right, as far as was tried.
     """
 
     verdict: Verdict = Verdict.UNVERIFIABLE
@@ -61,6 +66,8 @@ class Evidence:
     value_sum: float = 0.0
     correct_before: int = 0
     total_before: int = 0
+    value_target: float | None = None
+    reaches_right: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.correct <= self.total:
@@ -84,7 +91,8 @@ class Fusion:
     """A fusion rule with its parameters; all of it stands in the manifest.
 
     Attributes:
-        rule: A key of :data:`FUSIONS`.
+        rule: A key of :data:`FUSIONS`. "consensus" is Math-Shepherd's on every step, and of the
+            labelled tree only the solutions where rollouts and judge name the same first error.
         n_min: Rollouts below which Monte Carlo says nothing.
         progress: Of the rule "genprm_rpe": the least share of the value that a right step keeps.
     """
@@ -162,11 +170,26 @@ def _genprm_rpe(evidence: Evidence, fusion: Fusion) -> Fused:
     return Fused(int(right), float(now), "mc")
 
 
+def _restmcts(evidence: Evidence, fusion: Fusion) -> Fused:
+    """ReST-MCTS*: the soft label is the value target, the hard one whether it reached an answer.
+
+    These are the two sets of samples in the released code: v for the value model, and the hard
+    estimate, 1 where any leaf below is right, for the process reward model (§1.6). Neither asks
+    for a number of rollouts, so n_min does not count here; a step on no scored path has no label,
+    nor has any step of a tree without a right answer.
+    """
+    if evidence.value_target is None:
+        return Fused(None, None, "too_few_rollouts")
+    return Fused(int(evidence.reaches_right), evidence.value_target, "value_target")
+
+
 FUSIONS: dict[str, Rule] = {
     "groundedprm": _groundedprm,
     "groundedprm_published": _groundedprm_published,
     "mathshepherd": _mathshepherd,
     "genprm_rpe": _genprm_rpe,
+    "consensus": _mathshepherd,
+    "restmcts": _restmcts,
 }
 
 

@@ -8,12 +8,16 @@ an error already found (masked). A label without evidence does not exist.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from treerl.errors import StoreError
+from treerl.prm.consensus import consensus_of_tree, kept_steps
 from treerl.prm.fuse import Evidence, Fused, Fusion, LabelSource
 from treerl.prm.rationale import write_rationale
+from treerl.search.restmcts import value_targets_of_tree
+from treerl.steps import STEP_ERROR
 from treerl.tree import Node, Tree
 from treerl.verdict import StepVerdict, Verdict
 
@@ -141,10 +145,20 @@ def label_tree(tree: Tree, fusion: Fusion) -> list[StepLabel]:
 
     Nodes without text (an end token of its own) and failed requests carry no label. Where the tree
     serves given or sampled solutions (prefix Monte Carlo), only their steps are labelled: the
-    rollouts below them are evidence.
+    rollouts below them are evidence. The rule "consensus" drops the labels of solutions without
+    consensus; a step that stands on a kept solution too keeps its label.
     """
     labels: list[StepLabel] = []
     chosen = _solution_nodes(tree)
+    judge = _judge_of(tree, fusion)
+    fused_of = {node.index: judge(node) for node in tree.nodes[1:] if _is_step(node)}
+    if fusion.rule == "consensus":
+        hard = {index: fused.label for index, fused in fused_of.items()}
+        kept = kept_steps(tree, consensus_of_tree(tree, hard))
+        fused_of = {
+            index: fused if index in kept else Fused(None, None, "no_consensus")
+            for index, fused in fused_of.items()
+        }
     prefixes: dict[int, tuple[str, ...]] = {0: ()}  # node -> the steps up to and including it
     wrong: set[int] = set()  # nodes at or below a step labelled 0
     for node in tree.nodes[1:]:
@@ -153,16 +167,36 @@ def label_tree(tree: Tree, fusion: Fusion) -> list[StepLabel]:
         masked = node.parent.index in wrong
         if masked:
             wrong.add(node.index)
-        if not node.text or node.error is not None:
+        if not _is_step(node):
             prefixes[node.index] = prefix
             continue
+        assert node.text is not None
         prefixes[node.index] = (*prefix, node.text)
-        fused = fusion(evidence_of(node))
+        fused = fused_of[node.index]
         if fused.label == 0:
             wrong.add(node.index)
         if chosen is None or node.index in chosen:
             labels.append(_label(tree, node, prefix, fused, masked=masked))
     return labels
+
+
+def _is_step(node: Node) -> bool:
+    return bool(node.text) and node.error is None
+
+
+def _judge_of(tree: Tree, fusion: Fusion) -> Callable[[Node], Fused]:
+    """Return the fusion with whatever its rule must know about the tree as a whole."""
+    targets = value_targets_of_tree(tree) if fusion.rule == "restmcts" else {}
+
+    def judge(node: Node) -> Fused:
+        if (node.meta or {}).get(STEP_ERROR) is not None:
+            return Fused(None, None, "malformed")
+        evidence = evidence_of(node)
+        if (target := targets.get(node.index)) is not None:
+            evidence = replace(evidence, value_target=target.value, reaches_right=target.reaches)
+        return fusion(evidence)
+
+    return judge
 
 
 def _solution_nodes(tree: Tree) -> set[int] | None:

@@ -27,6 +27,9 @@ def write_rationale(label: int | None, evidence: Evidence, verdict: StepVerdict 
         return " ".join([*parts, "The step is wrong."])
     if label == 1:
         parts = [f"The calculation {_quote(claim)} holds." for claim in supported]
+        if evidence.correct == 0 and not evidence.terminal:
+            # A label by reach: the step's own continuations failed, but it stands on a right path.
+            counts = ["A solution through it reaches the right answer."]
         return " ".join([*parts, *counts, "The step is right."])
     parts = [f"{_refutation(claim)}." for claim in refuted]
     parts += [f"The calculation {_quote(claim)} holds." for claim in supported]

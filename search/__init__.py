@@ -6,6 +6,7 @@ if not __name__.startswith("treerl."):
         "(the root of the checkout is on sys.path: run Python from elsewhere, or with -P)"
     )
 
+from treerl.search.chain_values import ChainValues, chain_values
 from treerl.search.growth import (
     Growth,
     Judgement,
@@ -17,18 +18,24 @@ from treerl.search.growth import (
     run_sync,
 )
 from treerl.search.mcts import MCTS, MCTSConfig
+from treerl.search.restmcts import restmcts_config
 from treerl.search.rollout_reward import RolloutReward
+from treerl.search.root_call import RootCall
 from treerl.search.sampling import Sampling
 
 __all__ = [
     "MCTS",
+    "ChainValues",
     "Growth",
     "JudgeRequest",
     "Judgement",
     "Judges",
     "MCTSConfig",
     "RolloutReward",
+    "RootCall",
     "Sampling",
+    "chain_values",
+    "restmcts_config",
     "run",
     "run_coroutine",
     "run_steps",

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from math import sqrt
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from treerl.engines.base import Request, Tokenizer
 from treerl.problem import Problem
@@ -27,13 +27,23 @@ from treerl.search.backup import back_up, back_up_counts
 from treerl.search.growth import Answer, JudgeRequest
 from treerl.search.rollout_reward import RolloutReward
 from treerl.search.sampling import Draw, SampleTree, Sampling
-from treerl.search.selection import puct
+from treerl.search.selection import (
+    PriorKind,
+    Selection,
+    prior_shares,
+    puct,
+    ucb_restmcts,
+    uct_published,
+)
 from treerl.tree import Node, RunInfo, Tree
 from treerl.verdict import Verdict
 
 __all__ = ["MCTS", "MCTSConfig"]
 
 _VOTE = {Verdict.SUPPORTED: 1, Verdict.REFUTED: -1, Verdict.UNVERIFIABLE: 0}
+
+_RIGHT_PATHS_WANTED = 3
+"""Right paths that GroundedPRM's released search collects before it turns to wrong ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +57,12 @@ class MCTSConfig:
             just before the answers is closed after so many, so keep it >= the fusion's n_min.
         expand_after: Visits before a node is expanded: 1 rolls out first, 0 expands at once.
         max_steps: Nodes at this depth are rolled out from, but not expanded.
-        selection: "uct" on Q, or "puct" with the multiplicity share as prior.
-        exploration: c of UCT, in units of the value.
+        selection: Which child is visited next (docs/search.md has the formulas): "uct" on Q;
+            "puct", openr's; "restmcts", the bound of ReST-MCTS* on V = (1 + Q) / 2;
+            "uct_published", GroundedPRM's released form on W, for reproduction only.
+        exploration: c, in units of the value ("puct" has none); the constant that each form was
+            published with is ``PUBLISHED_EXPLORATION[selection]``.
+        prior: PUCT's P.
         rollout_reward: The value of a rollout.
         discount: γ: an ancestor d levels above the rollout's start gets γ^d of its value.
         right_above: A reward above it is a right answer.
@@ -60,8 +74,9 @@ class MCTSConfig:
     children: int = 4
     expand_after: int = 1
     max_steps: int = 32
-    selection: Literal["uct", "puct"] = "uct"
+    selection: Selection = "uct"
     exploration: float = 1.414
+    prior: PriorKind = "multiplicity"
     rollout_reward: RolloutReward = field(
         default_factory=lambda: RolloutReward(normalise=True, include_own_verdict=True)
     )
@@ -75,6 +90,11 @@ class MCTSConfig:
                 raise ValueError(f"MCTSConfig.{name} must be at least 1, got {getattr(self, name)}")
         if self.expand_after < 0:
             raise ValueError(f"MCTSConfig.expand_after must be >= 0, got {self.expand_after}")
+        for name, known in (("selection", get_args(Selection)), ("prior", get_args(PriorKind))):
+            if getattr(self, name) not in known:
+                raise ValueError(
+                    f"MCTSConfig.{name} is one of {', '.join(known)}, got '{getattr(self, name)}'"
+                )
         if not 0.0 < self.discount <= 1.0:
             raise ValueError(f"MCTSConfig.discount must be in (0, 1], got {self.discount}")
         if self.sampling.temperature == 0 and self.children > 1:
@@ -145,10 +165,11 @@ class MCTS:
         self._closed: set[int] = set()  # nodes below which nothing is left to explore
         for node in reversed(self.tree.nodes):
             self._update_closed(node)
-        self._stage: Literal["expand", "roll", "judge"] = "judge"
+        self._stage: Literal["expand", "choose", "roll", "judge"] = "judge"
         self._wave: list[_Simulation] = []
         self._expansions: dict[int, list[Draw]] = {}
         self._virtual: dict[int, int] = {}  # simulations of the wave through a node
+        self._negative = False  # "uct_published" alone: wrong paths are being collected
         self._start_wave()
         self._advance()
 
@@ -170,7 +191,13 @@ class MCTS:
         """Pass every stage whose requests are all answered."""
         while self._wave and not self._samples.generating:
             if self._stage == "expand":
-                self._enter_children()
+                for draws in self._expansions.values():
+                    self._enter(draws)
+                self._stage = "choose"
+            elif self._stage == "choose":
+                if self._samples.scoring:
+                    return
+                self._choose_children()
                 self._stage = "roll"
             elif self._stage == "roll":
                 self._enter_rollouts()
@@ -186,6 +213,8 @@ class MCTS:
     def _start_wave(self) -> None:
         self._wave, self._expansions, self._virtual = [], {}, {}
         self._stage = "expand"
+        if self.config.selection == "uct_published":
+            self._negative = self._right_paths() >= _RIGHT_PATHS_WANTED
         left = self.config.simulations - self.tree.root.visits - self._failed()
         for _ in range(min(self.config.wave, left)):
             if self.tree.root.index in self._closed:
@@ -217,8 +246,10 @@ class MCTS:
 
     def _best_child(self, node: Node) -> Node | None:
         """Return the open child of the highest score; ties go to the older one."""
+        if self.config.selection != "uct":
+            return self._best_by_score(node)
         closed, virtual = self._closed, self._virtual
-        use_puct, exploration = self.config.selection == "puct", self.config.exploration
+        exploration = self.config.exploration
         parent_visits = node.visits + virtual.get(node.index, 0)
         log_n = math.log(parent_visits) if parent_visits else 0.0
         best, best_score = None, -math.inf
@@ -232,14 +263,41 @@ class MCTS:
                 lost = virtual.get(index, 0)
                 visits += lost
                 value_sum -= lost
-            if use_puct:
-                q = value_sum / visits if visits else child.prior
-                score = puct(q, child.multiplicity / node.draws, visits, parent_visits)
-            elif visits == 0:
+            if visits == 0:
                 return child
+            # uct(), written out: this line runs for every child of every node on the way down.
+            score = value_sum / visits + exploration * sqrt(log_n / visits)
+            if score > best_score:
+                best, best_score = child, score
+        return best
+
+    def _best_by_score(self, node: Node) -> Node | None:
+        """:meth:`_best_child` for the other selection scores."""
+        selection, exploration = self.config.selection, self.config.exploration
+        parent_visits = node.visits + self._virtual.get(node.index, 0)
+        priors = prior_shares(node.children, self.config.prior) if selection == "puct" else []
+        best, best_score = None, -math.inf
+        for child in node.children:
+            if child.index in self._closed:
+                continue
+            lost = self._virtual.get(child.index, 0)
+            visits = child.visits + lost
+            q = (child.value_sum - lost) / visits if visits else child.prior
+            if selection == "puct":
+                score = puct(q, priors[child.place], visits, parent_visits)
+            elif selection == "restmcts":
+                score = ucb_restmcts((1.0 + q) / 2.0, visits, parent_visits, exploration)
             else:
-                # uct(), written out: this line runs for every child of every node on the way down.
-                score = value_sum / visits + exploration * sqrt(log_n / visits)
+                # The released code counts a simulation above the node it ended in only; while it
+                # collects wrong paths the sum's sign turns, and virtual loss still repels.
+                value = child.value_sum + (lost if self._negative else -lost)
+                score = uct_published(
+                    value,
+                    visits - child.own,
+                    parent_visits - node.own,
+                    exploration,
+                    negative_phase=self._negative,
+                )
             if score > best_score:
                 best, best_score = child, score
         return best
@@ -256,10 +314,8 @@ class MCTS:
         simulation.start = node
         (simulation.draw,) = self._samples.draw(node, rollout=True)
 
-    def _enter_children(self) -> None:
-        """Make the children of all expansions, then start the rollouts below them."""
-        for draws in self._expansions.values():
-            self._enter(draws)
+    def _choose_children(self) -> None:
+        """Start a rollout from the best new child of each expansion."""
         for simulation in self._wave:
             if simulation.start is None:
                 child = self._best_child(simulation.selected) or self._last_leaf(simulation)
@@ -343,6 +399,9 @@ class MCTS:
         values = [rule(votes[i + 1 : -1], outcome, votes[i]) for i in range(len(nodes))]
         back_up(nodes, values, self.config.discount)
         return True
+
+    def _right_paths(self) -> int:
+        return sum((leaf.reward or 0.0) > self.config.right_above for leaf in self.tree.leaves())
 
     def _failed(self) -> int:
         """Count the simulations that failed; kept in the tree, so that a search can go on."""

@@ -18,7 +18,7 @@ from treerl.problem import Problem
 from treerl.search.backup import back_up, back_up_counts
 from treerl.search.growth import Answer, JudgeRequest
 from treerl.search.sampling import Draw, SampleTree, Sampling
-from treerl.tree import Node, RunInfo
+from treerl.tree import Node, RunInfo, Tree
 
 __all__ = ["BinarySearch", "OmegaPRM", "OmegaPRMConfig", "omega_q", "omega_u"]
 
@@ -39,12 +39,17 @@ class BinarySearch:
     """The search for the first wrong step of a rollout of ``steps`` steps that ended wrong.
 
     Invariant: the prefix of ``low`` steps still reaches a right answer, that of ``high`` does not.
+
+    Args:
+        steps: Of the rollout.
+        trust_outcome: The rollout itself is known to be wrong and is never probed. False is openr's
+            order, which takes nothing for granted and may spend a probe on the whole rollout.
     """
 
-    def __init__(self, steps: int) -> None:
+    def __init__(self, steps: int, *, trust_outcome: bool = True) -> None:
         if steps < 1:
             raise ValueError("a rollout has at least one step")
-        self.low, self.high = 0, steps
+        self.low, self.high = 0, steps if trust_outcome else steps + 1
 
     @property
     def probe(self) -> int | None:
@@ -113,7 +118,7 @@ class _State:
 class OmegaPRM:
     """The search of one problem, as a :class:`~treerl.search.growth.Growth`.
 
-    Args are those of :class:`~treerl.search.mcts.MCTS`.
+    Args are those of :class:`~treerl.search.mcts.MCTS`; a given tree has no steps yet.
     """
 
     def __init__(
@@ -126,6 +131,7 @@ class OmegaPRM:
         system: str | None = None,
         template_options: dict[str, Any] | None = None,
         max_context: int | None = None,
+        tree: Tree | None = None,
     ) -> None:
         self.config = config or OmegaPRMConfig()
         self._samples = SampleTree(
@@ -136,6 +142,7 @@ class OmegaPRM:
             system=system,
             template_options=template_options,
             max_context=max_context,
+            tree=tree,
         )
         self.tree = self._samples.tree
         self.searches: list[tuple[Node, ...]] = []

@@ -16,7 +16,7 @@ from treerl.problem import Problem
 from treerl.search.backup import back_up
 from treerl.search.growth import Answer, JudgeRequest
 from treerl.search.sampling import Draw, SampleTree, Sampling
-from treerl.tree import Node, RunInfo
+from treerl.tree import Node, RunInfo, Tree
 
 __all__ = ["PrefixMC", "PrefixMCConfig"]
 
@@ -26,7 +26,7 @@ class PrefixMCConfig:
     """How to estimate.
 
     Attributes:
-        rollouts: Rollouts a prefix.
+        rollouts: Rollouts a prefix; 0 leaves given solutions to the tools and their outcome.
         solutions: Solutions to sample where none are given.
         estimate_root: Estimate the empty prefix too (relative progress needs it).
         until_first_zero: Go step by step and stop at the first prefix without a right rollout:
@@ -43,18 +43,19 @@ class PrefixMCConfig:
     sampling: Sampling = field(default_factory=Sampling)
 
     def __post_init__(self) -> None:
-        for name in ("rollouts", "solutions"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"PrefixMCConfig.{name} must be at least 1")
+        if self.rollouts < 0 or self.solutions < 1:
+            raise ValueError("PrefixMCConfig needs rollouts >= 0 and solutions >= 1")
 
 
 class PrefixMC:
     """The estimation of one problem, as a :class:`~treerl.search.growth.Growth`.
 
-    The solutions' last nodes stand in ``tree.root.meta["solutions"]``.
+    The solutions' last nodes stand in ``tree.root.meta["solutions"]``; their values as arrays are
+    :func:`treerl.search.chain_values.chain_values`.
 
     Args:
         solutions: Steps of given solutions; None samples them.
+        tree: A tree without steps to go on with instead of a new one.
         Others: as of :class:`~treerl.search.mcts.MCTS`.
     """
 
@@ -69,6 +70,7 @@ class PrefixMC:
         system: str | None = None,
         template_options: dict[str, Any] | None = None,
         max_context: int | None = None,
+        tree: Tree | None = None,
     ) -> None:
         self.config = config or PrefixMCConfig()
         self._samples = SampleTree(
@@ -79,6 +81,7 @@ class PrefixMC:
             system=system,
             template_options=template_options,
             max_context=max_context,
+            tree=tree,
         )
         self.tree = self._samples.tree
         self._paths: list[list[Node]] = []  # prefixes still to estimate, a list a solution
@@ -124,7 +127,8 @@ class PrefixMC:
 
     def _take_solutions(self, chains: list[list[Node]]) -> None:
         whole = [chain for chain in chains if chain]
-        self.tree.root.meta = {"solutions": [chain[-1].index for chain in whole]}
+        ends = [chain[-1].index for chain in whole]
+        self.tree.root.meta = {**(self.tree.root.meta or {}), "solutions": ends}
         root = [self.tree.root] if self.config.estimate_root else []
         # A whole solution needs no rollouts: its outcome is known.
         self._paths = [root + [n for n in chain if n.text and not n.is_leaf] for chain in whole]

@@ -18,7 +18,7 @@ from treerl.problem import Problem
 from treerl.protocols import Leaf
 from treerl.search.growth import Answer, Judgement, JudgeRequest
 from treerl.seeding import TreeSeed
-from treerl.steps import PlainSteps, StepContext, StepCut, StepFormat, states_answer
+from treerl.steps import PlainSteps, StepContext, StepCut, StepFormat
 from treerl.tree import Node, NodeFinish, RunInfo, Tree
 
 __all__ = ["Draw", "SampleTree", "Sampling"]
@@ -36,6 +36,8 @@ class Sampling:
         dedup: "text" folds siblings of equal text, "tokens" only those of equal ids.
         answer_ends: A step that states the final answer ends its path.
         verify_steps: Ask the step verifier about every new node.
+        score_steps: Ask the step scorer about every new node; its score in [0, 1], taken to
+            [-1, 1], becomes the node's ``prior``. An unparsed score leaves the prior at 0.
     """
 
     temperature: float = 1.0
@@ -46,6 +48,7 @@ class Sampling:
     dedup: Literal["text", "tokens"] = "text"
     answer_ends: bool = True
     verify_steps: bool = True
+    score_steps: bool = False
 
     def __post_init__(self) -> None:
         if self.temperature < 0 or not 0 < self.top_p <= 1:
@@ -60,7 +63,7 @@ class Sampling:
 
 
 _MAX_PARTS = 16
-"""Requests a sample may take before a step without a visible character is taken as it is."""
+"""Requests a sample may take before a step that does not come to its end is taken as it is."""
 
 
 class _Origin(NamedTuple):
@@ -91,7 +94,7 @@ class Draw:
         index: Which draw below that node; part of its seed.
         seed: Its seed.
         rollout: True goes on to the end of the path, False stops at the end of a step.
-        parts: Completions so far; more than one where a request gave only white space.
+        parts: Completions so far; more than one where a request ended before the step did.
         token_ids, logprobs: Of all parts.
         last: The last part.
         cuts: Its steps, once it is whole.
@@ -154,7 +157,8 @@ class SampleTree:
         tree: Tree | None = None,
     ) -> None:
         if tree is None:
-            prompt = tokenizer.encode_prompt(problem.conversation(system), options=template_options)
+            messages = sampling.steps.prompt(problem.conversation(system))
+            prompt = tokenizer.encode_prompt(messages, options=template_options)
             tree = Tree(problem, tuple(prompt), run)
         self.tree = tree
         self.sampling = sampling
@@ -179,6 +183,7 @@ class SampleTree:
         self._out: list[Request | JudgeRequest] = []
         self._open_draws: dict[str, Draw] = {}
         self._open_judgements: dict[str, Node] = {}
+        self._open_scores: set[str] = set()
         self._reserved: dict[int, int] = {}  # draws below a node that have not entered the tree
 
     @property
@@ -191,6 +196,11 @@ class SampleTree:
         """True while judgements are awaited."""
         return bool(self._open_judgements)
 
+    @property
+    def scoring(self) -> bool:
+        """True while scores of steps are awaited: what is selected next depends on them."""
+        return bool(self._open_scores)
+
     def ready(self) -> list[Request | JudgeRequest]:
         """Return the requests that can go out now."""
         out, self._out = self._out, []
@@ -199,6 +209,7 @@ class SampleTree:
     def tell(self, request_id: str, answer: Answer) -> bool:
         """Take the answer to one request; return whether samples are still awaited."""
         if isinstance(answer, Judgement):
+            self._open_scores.discard(request_id)
             self._take_judgement(self._open_judgements.pop(request_id), answer)
         else:
             self._take_sample(self._open_draws.pop(request_id), answer)
@@ -242,17 +253,18 @@ class SampleTree:
         path: nothing is generated behind a whole solution.
         """
         node, nodes = self.tree.root, []
+        texts: tuple[str, ...] = ()
         for i, step in enumerate(steps):
             last = i == len(steps) - 1
-            ids = tuple(self._tokenizer.encode(step + ("" if last else self._delimiters[0])))
+            written, text, meta = self.sampling.steps.given(step, last)
+            texts += (text,) if text else ()
+            ids = tuple(self._tokenizer.encode(written))
             same = (c for c in node.children if c.token_ids == ids and c.is_leaf == last)
             found = next(same, None)
             if found is None:
                 finish: NodeFinish | None = "stop" if last else None
-                found = self.tree.add(
-                    node, ids, kind="given", finish_reason=finish, text=step.strip()
-                )
-                texts = tuple(part.strip() for part in steps[: i + 1])
+                found = self.tree.add(node, ids, kind="given", finish_reason=finish, text=text)
+                found.meta = meta
                 self._judge(found, texts, self.tree.path_ids(found))
             node = found
             nodes.append(node)
@@ -286,7 +298,7 @@ class SampleTree:
         for cut in draw.cuts:
             if cut is final and not step_ended:
                 finish = "aborted" if last.finish_reason == "abort" else last.finish_reason
-            elif self.sampling.answer_ends and states_answer(cut.text):
+            elif self.sampling.answer_ends and self.sampling.steps.final(cut):
                 finish = "answer"
             elif cut is final and len(ids) >= origin.room:
                 finish = "length"  # a whole step, but no room for another token behind it
@@ -315,12 +327,16 @@ class SampleTree:
         """
         step_ids = draw.token_ids[cut.start : cut.end]
         parent.draws += 1
-        alone = not draw.rollout or finish is not None
+        alone = finish is not None or cut is draw.cuts[-1]
         by_text = self.sampling.dedup == "text" and alone and bool(cut.text)
         ended = finish is not None
+        same = self.sampling.steps.same
         for sibling in parent.children:
             if (
-                (sibling.token_ids == step_ids or (by_text and sibling.text == cut.text))
+                (
+                    sibling.token_ids == step_ids
+                    or (by_text and same(sibling.text, sibling.meta, cut))
+                )
                 and (sibling.finish_reason is not None) == ended
                 and sibling.multiplicity  # a failed request is nobody's duplicate
             ):
@@ -336,7 +352,8 @@ class SampleTree:
             policy_version=draw.last.policy_version if draw.last is not None else "",
             text=cut.text,
         )
-        if ended or self.sampling.verify_steps:
+        node.meta = cut.meta
+        if ended or self.sampling.verify_steps or self.sampling.score_steps:
             self._judge(node, texts, draw.origin.path_ids + draw.token_ids[: cut.end])
         return node
 
@@ -345,9 +362,13 @@ class SampleTree:
         problem = self.tree.problem
         if self.sampling.verify_steps and node.text:
             self._ask(node, JudgeRequest(self._next_id(), "verifier", problem, steps))
+        if self.sampling.score_steps and node.text:
+            request_id = self._next_id()
+            self._open_scores.add(request_id)
+            self._ask(node, JudgeRequest(request_id, "scorer", problem, steps))
         if node.finish_reason is not None and node.finish_reason != "aborted":
             leaf = Leaf(node.index, node.finish_reason, path_ids, steps)
-            text = self._tokenizer.decode(path_ids)
+            text = self.sampling.steps.response(self._tokenizer.decode(path_ids), steps)
             self._ask(node, JudgeRequest(self._next_id(), "reward", problem, steps, text, leaf))
 
     def _ask(self, node: Node, request: JudgeRequest) -> None:
@@ -401,8 +422,9 @@ class SampleTree:
         draw.cuts = self.sampling.steps.split(self._tokenizer, ids, origin.context)
         room = origin.room - len(ids)
         step_ended = not draw.rollout and answer.stop_reason in self._delimiters
-        if step_ended and room > 0 and not draw.cuts[-1].text and draw.parts < _MAX_PARTS:
-            # A delimiter with nothing before it ends no step: the same sample goes on.
+        done = not step_ended or self.sampling.steps.complete(draw.cuts[-1])
+        if not done and room > 0 and draw.parts < _MAX_PARTS:
+            # The stop string stood where no step ends: the same sample goes on.
             prompt = self.tree.prompt_ids + origin.path_ids + ids
             self._request(draw, prompt, room, origin.seed(draw.index, draw.parts))
 
@@ -412,5 +434,7 @@ class SampleTree:
             node.meta = {**(node.meta or {}), "judge_error": judgement.error}
         if judgement.verdict is not None:
             node.verdict = judgement.verdict
+        if judgement.scores and judgement.scores[-1].parsed:
+            node.prior = 2.0 * judgement.scores[-1].value - 1.0
         if judgement.reward is not None:
             node.reward = judgement.reward

@@ -7,8 +7,30 @@ search is deterministic (groundedprm.md §1.3).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Literal
 
-__all__ = ["puct", "uct", "uct_published"]
+from treerl.tree import Node
+
+__all__ = [
+    "PUBLISHED_EXPLORATION",
+    "PriorKind",
+    "Selection",
+    "prior_shares",
+    "puct",
+    "ucb_restmcts",
+    "uct",
+    "uct_published",
+]
+
+Selection = Literal["uct", "uct_published", "puct", "restmcts"]
+"""The selection scores by name."""
+
+PriorKind = Literal["multiplicity", "uniform", "logprob"]
+"""What PUCT's prior is made of; see :func:`prior_shares`."""
+
+PUBLISHED_EXPLORATION = {"uct": 1.414, "uct_published": 1.8, "restmcts": 0.7}
+"""The constant c that each score was published with; PUCT's rate has none."""
 
 PUCT_BASE = 19652.0
 PUCT_INIT = 1.25
@@ -60,3 +82,53 @@ def puct(value: float, prior: float, visits: int, parent_visits: int) -> float:
     """
     rate = math.log((parent_visits + PUCT_BASE + 1) / PUCT_BASE) + PUCT_INIT
     return value + prior * rate * math.sqrt(parent_visits) / (visits + 1)
+
+
+def ucb_restmcts(
+    value: float,
+    visits: int,
+    parent_visits: int,
+    exploration: float = 0.7,
+    first_bonus: float = 1.0,
+) -> float:
+    """The bound of ReST-MCTS*, V + c·sqrt(2·ln N(parent) / N(child)); unvisited V + 1.
+
+    An unvisited child does not win by itself: a visited one with a large bonus can come first.
+
+    Args:
+        value: V of the child in [0, 1], known before its first visit.
+        visits: N of the child.
+        parent_visits: N of the parent, at least 1 where the child was visited.
+        exploration: c.
+        first_bonus: Takes the place of the second term for an unvisited child.
+    """
+    if visits == 0:
+        return value + first_bonus
+    return value + exploration * math.sqrt(2.0 * math.log(parent_visits) / visits)
+
+
+def prior_shares(children: Sequence[Node], kind: PriorKind = "multiplicity") -> list[float]:
+    """Return P of each child; the shares of siblings that were sampled sum to 1.
+
+    Args:
+        children: All children of one node.
+        kind: "multiplicity": the share of the node's samples that the child stands for, an unbiased
+            estimate of the policy's own probability; "uniform": the same for all; "logprob": the
+            share of exp(mean log-prob of the step's tokens), which is openr's prior and favours
+            steps by how sure the policy is of each token, whatever their length. Failed requests
+            get 0.
+    """
+    if kind == "multiplicity":
+        weights = [float(child.multiplicity) for child in children]
+    elif kind == "uniform":
+        weights = [float(child.error is None) for child in children]
+    else:
+        weights = [
+            math.exp(sum(child.logprobs) / len(child.logprobs)) if child.logprobs else 0.0
+            for child in children
+        ]
+        weights = [
+            0.0 if c.error is not None else w for c, w in zip(children, weights, strict=True)
+        ]
+    total = sum(weights)
+    return [weight / total if total else 0.0 for weight in weights]

@@ -27,7 +27,8 @@ class Ledger:
         failed_requests: Of those, requests that ended in an error after all retries.
         generated: New tokens from the policy.
         discarded: Of those, tokens that no node holds: the text of duplicates that were folded
-            into a kept node, and surplus behind a cut.
+            into a kept node, surplus behind a cut, and the answer to a call for the problem's
+            conditions, which enters the prompt as text.
         submitted: Prompt tokens sent.
         cached: Of those, read from a cache. Depends on the engine's state, so it is volatile.
         judged: Judge calls: rewards, step verdicts and step scores together.

@@ -14,13 +14,25 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from treerl.engines.base import Tokenizer
 
-__all__ = ["PlainSteps", "StepContext", "StepCut", "StepFormat", "states_answer", "token_ends"]
+__all__ = [
+    "STEP_ERROR",
+    "GivenStep",
+    "PlainSteps",
+    "StepContext",
+    "StepCut",
+    "StepFormat",
+    "states_answer",
+    "token_ends",
+]
+
+STEP_ERROR = "step_error"
+"""Key of a node's ``meta``: why its step could not be read in the format that was asked for."""
 
 CONTEXT_TOKENS = 16
 """Tokens of the path so far that are decoded along: enough to hold the last delimiter, to finish a
@@ -39,12 +51,28 @@ class StepCut(NamedTuple):
         start, end: Token range, end exclusive. Consecutive steps tile the tokens.
         text: The step's text, stripped, without its delimiter.
         complete: True where a delimiter closed the step, False for an open tail.
+        meta: What the format read besides the text: kept in the node's ``meta``, JSON values only.
     """
 
     start: int
     end: int
     text: str
     complete: bool
+    meta: dict[str, Any] | None = None
+
+
+class GivenStep(NamedTuple):
+    """A step that somebody else wrote, put into a format.
+
+    Attributes:
+        written: What is tokenised, with whatever ends a step that is not the last.
+        text: The step's text, as of :class:`StepCut`.
+        meta: As of :class:`StepCut`.
+    """
+
+    written: str
+    text: str
+    meta: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +93,10 @@ class StepFormat(Protocol):
 
     @property
     def stop(self) -> tuple[str, ...]:
-        """Stop strings that end a step's request."""
+        """Stop strings that end a step's request; some may occur inside a step."""
+
+    def prompt(self, messages: list[dict[str, str]]) -> list[dict[str, str]]:
+        """Return the conversation with whatever asks the policy for the format."""
 
     def context(self, tokenizer: Tokenizer, before: Sequence[int]) -> StepContext:
         """Say where the next step begins on a path that is () or ends at a step end.
@@ -77,6 +108,29 @@ class StepFormat(Protocol):
         self, tokenizer: Tokenizer, token_ids: Sequence[int], context: StepContext = ...
     ) -> list[StepCut]:
         """Cut ids that continue a path into steps."""
+
+    def complete(self, cut: StepCut) -> bool:
+        """Say whether a request that a stop string ended has ended this step.
+
+        If not, the same sample goes on behind it.
+        """
+
+    def final(self, cut: StepCut) -> bool:
+        """Say whether the step ends its solution by what it says."""
+
+    def same(self, text: str | None, meta: Mapping[str, Any] | None, cut: StepCut) -> bool:
+        """Say whether a node's text and meta are the same step as one newly cut, in other words."""
+
+    def given(self, step: str, last: bool) -> GivenStep:
+        """Write a given step in the format; ``last`` ends the solution."""
+
+    def response(self, text: str, steps: Sequence[str]) -> str:
+        """Return a whole solution as rewards read it.
+
+        Args:
+            text: The decoded path.
+            steps: The texts of its steps.
+        """
 
     def to_json(self) -> dict[str, Any]:
         """Describe the format for a manifest."""
@@ -101,9 +155,33 @@ class PlainSteps:
         """The delimiter is the stop string."""
         return (self.delimiter,)
 
+    def prompt(self, messages: list[dict[str, str]]) -> list[dict[str, str]]:
+        """Return the conversation as it is: policies write plain steps by themselves."""
+        return messages
+
     def to_json(self) -> dict[str, Any]:
         """Describe the format for a manifest."""
         return {"format": "plain", "delimiter": self.delimiter}
+
+    def complete(self, cut: StepCut) -> bool:
+        """A delimiter with nothing before it ends no step."""
+        return bool(cut.text)
+
+    def final(self, cut: StepCut) -> bool:
+        """See :func:`states_answer`."""
+        return states_answer(cut.text)
+
+    def same(self, text: str | None, meta: Mapping[str, Any] | None, cut: StepCut) -> bool:
+        """Compare texts."""
+        return text == cut.text
+
+    def given(self, step: str, last: bool) -> GivenStep:
+        """Write the delimiter behind every step but the last."""
+        return GivenStep(step if last else step + self.delimiter, step.strip())
+
+    def response(self, text: str, steps: Sequence[str]) -> str:
+        """Return the text as the policy wrote it."""
+        return text
 
     def context(self, tokenizer: Tokenizer, before: Sequence[int]) -> StepContext:
         """Say where the next step begins; see :meth:`StepFormat.context`."""

@@ -20,6 +20,7 @@ from treerl.prm.fuse import (
     published_label,
     truncate_published,
 )
+from treerl.search.restmcts import value_targets
 from treerl.verdict import Verdict
 
 ORACLE = Path(__file__).parents[1] / "data" / "groundedprm_oracle.json"
@@ -59,6 +60,20 @@ def test_genprm_relative_progress() -> None:
         for before, now in itertools.pairwise(counts)
     ]
     assert [f.label for f in fused] == case["genprm_rpe"]["labels"]
+
+
+@pytest.mark.parametrize("row", CASES["restmcts.value_targets"]["rows"])
+def test_restmcts_takes_the_target_and_the_reach(row: dict[str, Any]) -> None:
+    fusion = Fusion("restmcts")
+    values = value_targets(row["m"], row["he"])
+    fused = [
+        fusion(Evidence(value_target=v, reaches_right=bool(he)))
+        for v, he in zip(values, row["he"], strict=True)
+    ]
+    assert [f.soft for f in fused] == pytest.approx(row["v"], abs=1e-12)
+    assert [f.label for f in fused] == row["he"]
+    assert {f.source for f in fused} == {"value_target"}
+    assert fusion(Evidence(correct=8, total=8)).label is None
 
 
 @pytest.mark.parametrize("row", CASES["groundedprm.published_label_rule"]["rows"])

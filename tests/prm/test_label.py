@@ -16,6 +16,7 @@ from treerl.prm.rationale import write_rationale
 from treerl.problem import Problem
 from treerl.search.growth import Judges, run_sync
 from treerl.search.mcts import MCTS
+from treerl.steps import STEP_ERROR
 from treerl.tree import Node, Tree
 from treerl.verdict import Claim, ClaimVerdict, StepVerdict, Verdict
 
@@ -148,6 +149,30 @@ def test_no_label_of_a_real_search_lacks_evidence(seed: int, rule: str) -> None:
             assert label.total >= (1 if certain else 4)
         path = growth.tree.path(node)
         assert label.prefix == tuple(n.text for n in path[:-1] if n.text)
+
+
+def test_restmcts_labels_a_whole_tree_and_its_rationales_follow_the_reach() -> None:
+    tree, (a, b) = chain(("a", 1, 2), ("b", 0, 1))
+    right = tree.add(a, (3,), (-0.1,), finish_reason="eos", text="c")
+    wrong = tree.add(b, (4,), (-0.1,), finish_reason="eos", text="d")
+    right.reward, wrong.reward = 1.0, 0.0
+    a.correct, a.total = 0, 4  # its own rollouts failed; the path through c is another sample's
+    labels = {x.step: x for x in label_tree(tree, Fusion("restmcts"))}
+    assert {k: (x.label, x.masked) for k, x in labels.items()} == {
+        "a": (1, False),
+        "b": (0, False),
+        "c": (1, False),
+        "d": (None, True),
+    }
+    assert [labels[k].soft for k in "abc"] == pytest.approx([0.5, 0.25, 1.0])
+    assert "None of" not in labels["a"].rationale
+
+
+def test_a_malformed_step_carries_no_label() -> None:
+    tree, (_, b) = chain(("a", 5, 8), ("{", 5, 8))
+    b.meta = {STEP_ERROR: "the JSON object does not end"}
+    labels = label_tree(tree, Fusion())
+    assert [(x.label, x.source) for x in labels] == [(1, "mc"), (None, "malformed")]
 
 
 @pytest.mark.parametrize("rule", ["groundedprm", "groundedprm_published", "mathshepherd"])

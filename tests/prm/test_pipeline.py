@@ -9,19 +9,29 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from worlds import dice_policy, ends_in_one, problems, small_search
 
+from treerl.engines.base import Request
 from treerl.engines.scripted import ScriptedEngine, jitter
 from treerl.errors import ConfigError, EngineDied, StoreMismatch
+from treerl.prm.fuse import Fusion
 from treerl.prm.label import StepLabel
 from treerl.prm.pipeline import Labeler
 from treerl.problem import Problem
+from treerl.protocols import Leaf, StepScore
+from treerl.search.mcts import MCTSConfig
 from treerl.search.omega import OmegaPRMConfig
 from treerl.search.prefix_mc import PrefixMCConfig
+from treerl.search.root_call import ROOT_INSTRUCTION
+from treerl.search.sampling import Sampling
+from treerl.steps import PlainSteps
+from treerl.steps_json import ObjectiveSteps
 from treerl.store import RunReader
+from treerl.verdict import StepVerdict, Verdict
 
 LABELER = Labeler(reward=ends_in_one, search=small_search())
 
@@ -192,3 +202,106 @@ def test_kill_9_at_random_moments_loses_and_doubles_nothing(tmp_path) -> None:
         process.send_signal(signal.SIGKILL)
         process.communicate()
     assert label(run, 60) == want
+
+
+class ByLength:
+    """A judge that refutes every step of three characters, and knows nothing of others."""
+
+    name = "by-length/1"
+
+    def verify(self, step: str, *, problem: str = "", previous_steps=()) -> StepVerdict:
+        refuted = len(step) == 6 and step.endswith("4")
+        word = Verdict.REFUTED if refuted else Verdict.UNVERIFIABLE
+        return StepVerdict(word, "by length", "exact" if refuted else None)
+
+
+def test_a_consensus_run_drops_whole_solutions(tmp_path) -> None:
+    sampling = Sampling(steps=PlainSteps("\n"), max_tokens=200)
+    labeler = Labeler(
+        reward=ends_in_one,
+        verifier=ByLength(),
+        search=PrefixMCConfig(rollouts=4, solutions=4, sampling=sampling),
+        fusion=Fusion("consensus"),
+    )
+    labeler.run(problems(8), ScriptedEngine(dice_policy), tmp_path)
+    labels = list(RunReader(tmp_path).labels())
+    sources = {x["label_source"] for x in labels}
+    assert sources >= {"mc", "no_consensus"}
+    assert {x["label"] for x in labels if x["label_source"] == "no_consensus"} == {None}
+    assert json.loads((tmp_path / "manifest.json").read_text())["fusion"]["rule"] == "consensus"
+
+
+def test_consensus_without_a_judge_is_refused() -> None:
+    with pytest.raises(ConfigError, match="give the Labeler a verifier"):
+        Labeler(reward=ends_in_one, search=PrefixMCConfig(), fusion=Fusion("consensus"))
+    with pytest.raises(ConfigError, match="leave verify_steps on"):
+        Labeler(
+            reward=ends_in_one,
+            verifier=ByLength(),
+            search=small_search(),
+            fusion=Fusion("consensus"),
+        )
+
+
+@pytest.mark.parametrize(
+    "search", [MCTSConfig(simulations=6), PrefixMCConfig(estimate_root=True), OmegaPRMConfig()]
+)
+def test_objective_steps_with_a_root_call_run_under_every_search(tmp_path, search) -> None:
+    def policy(request: Request) -> str:
+        prompt = bytes(t for t in request.prompt_ids if t < 256).decode()
+        if ROOT_INSTRUCTION in prompt:
+            return json.dumps({"conditions": ["There is a die."], "global_objective": "Roll."})
+        rng = random.Random(request.seed)
+        last = ("Answer", f"c = {rng.randint(0, 1)}")
+        rows = [("Roll", "a = 1"), ("Roll again", "b = 2"), last]
+        cut = rng.randint(0, 9) == 0
+        texts = [
+            json.dumps(
+                {"step objective": o, "action": f"\\boxed{{{c}}}{' <end>' * (o == 'Answer')}"}
+            )
+            for o, c in rows[rng.randint(0, 2) :]
+        ]
+        return "\n".join([*(['{"step objective": "x"}'] if cut else []), *texts])
+
+    def last_is_one(problem: Problem, text: str, leaf: Leaf) -> float:
+        return float(text.endswith("\\boxed{1}"))
+
+    steps = ObjectiveSteps(root_call=True)
+    sampling = Sampling(steps=steps, max_tokens=600, verify_steps=False)
+    labeler = Labeler(reward=last_is_one, search=replace(search, sampling=sampling))
+    summary = labeler.run(problems(6), ScriptedEngine(policy), tmp_path)
+    assert summary["labels"]["right"] > 0
+    assert summary["labels"]["wrong"] > 0
+    reader = RunReader(tmp_path)
+    for tree in reader.trees():
+        assert tree.root.meta["conditions"] == ["There is a die."]
+        assert tree.ledger.generated == tree.kept_tokens() + tree.ledger.discarded
+    shown = json.loads((tmp_path / "manifest.json").read_text())["search"]["sampling"]["steps"]
+    assert (shown["format"], shown["root_call"]) == ("objective", True)
+    labels = list(reader.labels())
+    broken = [x for x in labels if x["label_source"] == "malformed"]
+    assert {x["label"] for x in broken} == {None}
+    reasons = [x["reason"] for x in reader.failures()]
+    assert len(reasons) >= len(broken) > 0
+    assert any('no "action"' in reason for reason in reasons)
+
+
+class Even:
+    """A scorer that likes even rolls."""
+
+    name = "even/1"
+
+    def score(self, problem: Problem, steps) -> list[StepScore]:
+        return [StepScore(float(step[-1] in "024")) for step in steps]
+
+
+def test_a_scorer_guides_the_search_and_stands_in_the_manifest(tmp_path) -> None:
+    search = small_search(selection="puct")
+    search = replace(search, sampling=replace(search.sampling, score_steps=True))
+    labeler = Labeler(reward=ends_in_one, search=search, scorer=Even())
+    labeler.run(problems(2), ScriptedEngine(dice_policy), tmp_path)
+    assert json.loads((tmp_path / "manifest.json").read_text())["scorer"] == "even/1"
+    (first, _) = RunReader(tmp_path).trees()
+    assert {n.prior for n in first.nodes[1:] if n.text} == {-1.0, 1.0}
+    with pytest.raises(ConfigError, match="give the Labeler one"):
+        Labeler(reward=ends_in_one, search=search)

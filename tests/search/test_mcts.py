@@ -14,6 +14,7 @@ from treerl.engines.base import Completion, Request, Usage
 from treerl.engines.scripted import ByteTokenizer, ScriptedEngine, jitter
 from treerl.errors import PromptTooLong
 from treerl.problem import Problem
+from treerl.protocols import StepScore
 from treerl.search.growth import Judgement, JudgeRequest, Judges, run_sync
 from treerl.search.mcts import MCTS, MCTSConfig
 from treerl.search.rollout_reward import RolloutReward
@@ -70,7 +71,8 @@ CONFIGS = st.builds(
     children=st.integers(1, 4),
     expand_after=st.integers(0, 2),
     max_steps=st.integers(1, 6),
-    selection=st.sampled_from(["uct", "puct"]),
+    selection=st.sampled_from(["uct", "uct_published", "puct", "restmcts"]),
+    prior=st.sampled_from(["multiplicity", "uniform", "logprob"]),
     exploration=st.floats(0, 3),
     discount=st.floats(0.5, 1.0),
     rollout_reward=st.builds(
@@ -281,6 +283,37 @@ def test_an_exhausted_tree_ends_the_search_early() -> None:
     tree = search(config, policy=lambda r: "Answer: 1").tree
     assert tree.root.visits < 50
     assert len(tree.leaves()) == 1
+
+
+class Scorer:
+    """A scorer that likes rolls of 4 and cannot read its own answer about rolls of 1."""
+
+    def score(self, problem: Problem, steps) -> list[StepScore]:
+        return [StepScore(1.0 if s.endswith("4") else 0.25, parsed="1" not in s) for s in steps]
+
+
+def test_scores_are_known_before_a_child_is_chosen() -> None:
+    sampling = Sampling(
+        steps=PlainSteps("\n"), max_tokens=200, verify_steps=False, score_steps=True
+    )
+
+    def grow(**engine: object) -> Tree:
+        config = small_search(
+            simulations=1, children=8, expand_after=0, selection="puct", sampling=sampling
+        )
+        growth = MCTS(problems(1)[0], TOKENIZER, config, run=RunInfo(seed=5))
+        judges = Judges(reward=ends_in_one, scorer=Scorer())
+        run_sync([growth], ScriptedEngine(dice_policy, **engine), judges)
+        return growth.tree
+
+    tree = grow()
+    priors = {child.text: child.prior for child in tree.root.children}
+    assert priors["roll 4"] == 1.0
+    assert priors["roll 1"] == 0.0
+    assert priors["roll 2"] == -0.5
+    (visited,) = [child.text for child in tree.root.children if child.visits]
+    assert visited == "roll 4"
+    assert tree_to_record(grow(latency=jitter(0.1, 9.0))) == tree_to_record(tree)
 
 
 def test_a_prompt_without_room_is_refused_with_its_numbers() -> None:

@@ -64,6 +64,17 @@ def test_binary_searches(name: str) -> None:
     assert len(visited) <= case["max_probes"]
 
 
+@pytest.mark.parametrize("row", CASES["omegaprm.openr_probe_order"]["rows"])
+def test_the_probe_order_of_openr(row: dict[str, Any]) -> None:
+    search, probes = BinarySearch(row["steps"], trust_outcome=False), []
+    while search.probe is not None:
+        reachable = search.probe <= row["err"]
+        probes.append([search.probe - 1, "MC>0" if reachable else "MC=0"])  # it counts steps from 0
+        search.tell(reachable)
+    assert probes == row["probes"]
+    assert search.first_error == row["first_error"]
+
+
 @given(st.integers(1, 200), st.data())
 def test_the_first_error_is_always_found_within_log2_probes(steps: int, data: Any) -> None:
     error = data.draw(st.integers(0, steps - 1))

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from treerl.problem import Problem
 from treerl.search.backup import back_up
+from treerl.search.restmcts import mean_of_children, mix_rollout
 from treerl.search.rollout_reward import RolloutReward
-from treerl.search.selection import puct, uct, uct_published
+from treerl.search.selection import prior_shares, puct, ucb_restmcts, uct, uct_published
 from treerl.tree import Node, Tree
 
 ORACLE = Path(__file__).parents[1] / "data" / "groundedprm_oracle.json"
@@ -128,3 +129,50 @@ def test_openr_puct() -> None:
     for child in case["children"]:
         score = puct(child["q"], child["p"], child["n"], case["parent_visits"])
         assert score == pytest.approx(case["scores"][child["id"]], abs=TOLERANCE)
+    best = max(case["scores"], key=case["scores"].__getitem__)
+    assert best == case["pick"]
+
+
+def restmcts_scores(row: dict[str, Any], parent_visits: int, c: float = 0.7) -> dict[str, float]:
+    return {x["id"]: ucb_restmcts(x["V"], x["n"], parent_visits, c) for x in row["children"]}
+
+
+def test_restmcts_back_up_and_selection() -> None:
+    case = CASES["restmcts.backup_and_select"]
+    given_row = case["input"]
+    children = given_row["children"]
+    value = mean_of_children([x["V"] for x in children], [x["n"] for x in children])
+    assert value == pytest.approx(case["parent_V"], abs=TOLERANCE)
+    mix = case["greedy_rollout_mix"]
+    mixed = mix_rollout(mix["node_V"], mix["best_rollout_V"], mix["alpha"])
+    assert mixed == pytest.approx(mix["new_V"], abs=TOLERANCE)
+    scores = restmcts_scores(given_row, given_row["parent_n"], given_row["c"])
+    assert scores == pytest.approx(case["ucb"], abs=TOLERANCE)
+    assert max(scores, key=scores.__getitem__) == case["pick"]
+    second = case["second"]
+    scores = restmcts_scores(second, second["parent_n"])
+    assert scores == pytest.approx(second["ucb"], abs=TOLERANCE)
+    assert max(scores, key=scores.__getitem__) == second["pick"]
+
+
+def test_a_parent_without_visits_has_no_mean() -> None:
+    assert mean_of_children([0.5], [0]) is None
+
+
+def siblings() -> list[Node]:
+    tree = Tree(Problem.from_text("o", "?"), (1,))
+    often = tree.add(tree.root, (1, 2), (-1.0, -3.0), text="a")
+    often.multiplicity = 3
+    tree.add(tree.root, (3,), (-1.0,), text="b")
+    failed = tree.add(tree.root, (), finish_reason="error")
+    failed.error, failed.multiplicity = "EngineError: slow", 0
+    return tree.root.children
+
+
+def test_priors_are_shares_of_what_was_sampled() -> None:
+    children = siblings()
+    assert prior_shares(children) == [0.75, 0.25, 0.0]
+    assert prior_shares(children, "uniform") == [0.5, 0.5, 0.0]
+    share = math.exp(-2) / (math.exp(-2) + math.exp(-1))
+    assert prior_shares(children, "logprob") == pytest.approx([share, 1 - share, 0.0])
+    assert prior_shares([]) == []
