@@ -164,6 +164,38 @@ def test_prefix_monte_carlo_labels_given_solutions_and_nothing_else(tmp_path) ->
     assert labels[-1].label in (0, None)
 
 
+def test_the_summary_counts_rollouts_and_no_given_solution(tmp_path) -> None:
+    given = Problem.from_text("g", "Roll.", "1", metadata={"solutions": [["roll 1", "Answer: 1"]]})
+    search = PrefixMCConfig(rollouts=6, sampling=LABELER.search.sampling)
+    labeler = Labeler(reward=ends_in_one, search=search)
+    summary = labeler.run([given], ScriptedEngine(dice_policy), tmp_path / "run")
+    (tree,) = RunReader(tmp_path / "run").trees()
+    right = sum(leaf.multiplicity for leaf in tree.leaves() if leaf.reward == 1)
+    assert summary["rollouts"] == 6
+    assert summary["right_rollouts"] == right - 1
+
+
+def test_without_rollouts_given_solutions_are_scored_and_nothing_is_generated(tmp_path) -> None:
+    given = Problem.from_text("g", "Roll.", "1", metadata={"solutions": [["roll 1", "Answer: 1"]]})
+    search = PrefixMCConfig(rollouts=0, sampling=LABELER.search.sampling)
+    labeler = Labeler(reward=ends_in_one, search=search)
+    summary = labeler.run([given], ScriptedEngine(dice_policy), tmp_path / "run")
+    assert summary["ledger"]["requests"] == summary["rollouts"] == 0
+    labels = [StepLabel.from_json(x) for x in RunReader(tmp_path / "run").labels()]
+    assert [(x.correct, x.total) for x in labels] == [(0, 0), (1, 1)]
+
+
+@pytest.mark.parametrize("solutions", ["roll 1", ["roll 1"], [[]], [[1]], [["a"], "b"], {"a": []}])
+def test_given_solutions_of_another_shape_are_refused(tmp_path, solutions) -> None:
+    given = Problem.from_text("g", "Roll.", "1", metadata={"solutions": solutions})
+    search = PrefixMCConfig(rollouts=2, sampling=LABELER.search.sampling)
+    with pytest.raises(ConfigError, match="'g' must be a list of solutions"):
+        Labeler(reward=ends_in_one, search=search).run(
+            [given], ScriptedEngine(dice_policy), tmp_path / "run"
+        )
+    assert not (tmp_path / "run").exists()
+
+
 def test_omegaprm_labels_what_it_searched(tmp_path) -> None:
     search = OmegaPRMConfig(rollouts=6, sampling=LABELER.search.sampling)
     labeler = Labeler(reward=ends_in_one, search=search)
