@@ -27,7 +27,7 @@ from treerl.verifiers import (
     isolation_report,
 )
 from treerl.verifiers.parser import parse_expression, to_wire
-from treerl.verifiers.parser.structures import read_answer
+from treerl.verifiers.parser.answer import read_answer
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .answers import AnswerVerifier
-    from .compare import Tolerance
-    from .execute import ExecutionResult, IsolationReport, PythonExecutor, isolation_report
+    from .execute import ExecutionResult, PythonExecutor
     from .extraction import Extraction, ExtractionPolicy, extract_answer
+    from .isolation import IsolationReport, isolation_report
     from .pool import PoolStats, WorkerPool
     from .programs import CodeTest, CodeVerdict, CodeVerifier
+    from .rounding import Tolerance
     from .stats import VerifierStats
     from .steps import StepVerifier, Translator
 
@@ -51,16 +52,16 @@ _PLACES = {
     "ExecutionResult": "execute",
     "Extraction": "extraction",
     "ExtractionPolicy": "extraction",
-    "IsolationReport": "execute",
+    "IsolationReport": "isolation",
     "PoolStats": "pool",
     "PythonExecutor": "execute",
     "StepVerifier": "steps",
-    "Tolerance": "compare",
+    "Tolerance": "rounding",
     "Translator": "steps",
     "VerifierStats": "stats",
     "WorkerPool": "pool",
     "extract_answer": "extraction",
-    "isolation_report": "execute",
+    "isolation_report": "isolation",
 }
 
 

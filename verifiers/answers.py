@@ -13,11 +13,16 @@ from typing import Any, Literal, get_args
 
 from treerl.verdict import AnswerVerdict
 
-from .compare import Comparer, Outcome, Tolerance
+from .arithmetic import value_of
+from .clock import same_moment
+from .compare import Comparer
 from .extraction import POLICIES, ExtractionPolicy, extract_answer, gold_text
+from .outcome import Outcome
+from .parser.answer import Answer, read_answer
+from .parser.evaluate import NoValue, is_closed
 from .parser.nodes import Node
-from .parser.structures import Answer, read_answer
 from .pool import WorkerPool
+from .rounding import Tolerance
 from .shapes import canonical
 from .stats import VerifierStats
 from .symbolic import ask_equal
@@ -42,7 +47,7 @@ class AnswerVerifier:
         wall_s: Seconds that a symbolic comparison may take.
     """
 
-    name = "treerl.answer/1"
+    name = "treerl.answer/2"
 
     def __init__(
         self,
@@ -103,21 +108,33 @@ class AnswerVerifier:
             self._pool.close()
 
     def verify(
-        self, response: str, gold: str, *, gold_alternatives: Sequence[str] = ()
+        self,
+        response: str,
+        gold: str | int | float,
+        *,
+        gold_alternatives: Sequence[str | int | float] = (),
     ) -> AnswerVerdict:
         """Compare a response's final answer with the gold answer.
 
         Args:
             response: The model's text.
-            gold: The right answer.
+            gold: The right answer, a text or a number.
             gold_alternatives: Further right answers, each as good as ``gold``.
 
         Returns:
             ``equal`` is None, with a reason, where no answer is found, a limit is hit, or the gold
             is at fault.
+
+        Raises:
+            TypeError: The response is no text, or a gold neither text nor a number.
         """
+        if not isinstance(response, str):
+            raise TypeError(f"the response must be text, not {type(response).__name__}")
+        if isinstance(gold_alternatives, str):
+            raise TypeError("gold_alternatives must be a list of golds, not one text")
+        gold, *others = (_gold_text(given) for given in (gold, *gold_alternatives))
         began = time.perf_counter()
-        verdict = self._verify(response, gold, gold_alternatives)
+        verdict = self._verify(response, gold, others)
         spent = time.perf_counter() - began
         timed = AnswerVerdict(
             verdict.equal,
@@ -133,7 +150,11 @@ class AnswerVerifier:
         return timed
 
     def verify_batch(
-        self, responses: Sequence[str], golds: Sequence[str], *, num_workers: int | None = None
+        self,
+        responses: Sequence[str],
+        golds: Sequence[str | int | float],
+        *,
+        num_workers: int | None = None,
     ) -> list[AnswerVerdict]:
         """Compare many responses; results in order.
 
@@ -184,13 +205,44 @@ class AnswerVerifier:
     def _compare(self, gold: Answer, prediction: Answer) -> Outcome:
         if _other_words(gold.text, prediction.text):
             return Outcome(False, "not_equal")
+        moment = same_moment(gold.source, prediction.source)
+        if moment is not None:
+            return Outcome(moment, "same_moment" if moment else "not_equal")
         try:
-            return self._comparer.compare(gold, prediction)
+            outcome = self._comparer.compare(gold, prediction)
         except RecursionError:
             return Outcome(None, "limit")
+        if outcome.equal:
+            return outcome
+        # what could not be read is no wrong answer, and it is said on whose side it stood
+        if gold.problem or prediction.problem:
+            reason = f"gold_{gold.problem}" if gold.problem else prediction.problem
+            return Outcome(None, reason, outcome.calls)
+        if outcome.equal is None and outcome.reason == "limit" and _too_large(gold.node):
+            return Outcome(None, "gold_limit", outcome.calls)
+        return outcome
 
     def _symbolic(self, gold: Node, prediction: Node) -> Outcome:
         return ask_equal(self._pool, gold, prediction, self.wall_s)
+
+
+def _gold_text(gold: Any) -> str:
+    if isinstance(gold, str):
+        return gold
+    if isinstance(gold, int | float) and not isinstance(gold, bool):
+        return str(gold)
+    raise TypeError(f"a gold must be text or a number, not {type(gold).__name__}")
+
+
+def _too_large(node: Node) -> bool:
+    """True where a closed value is beyond the bounds by itself."""
+    if not is_closed(node):
+        return False
+    try:
+        value_of(node)
+    except NoValue as problem:
+        return problem.reason == "limit"
+    return False
 
 
 # Three letters or more, or capitals, are a word or a sequence (an order, true/false marks), not a

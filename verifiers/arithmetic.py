@@ -7,41 +7,25 @@ that decided stands in the record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
+from .dimensions import mixes_measures, near_in_units, unit_verdict
 from .parser.enclose import compare, enclose
 from .parser.evaluate import NoValue, evaluate
 from .parser.nodes import Node, strip
-from .parser.units import Quantity, multiply, parse_unit
 from .parser.vocabulary import MAGNITUDES
+from .readings import Cues, counts_cents, readings
 
 __all__ = [
-    "Cues",
     "Judgement",
     "Value",
     "has_operation",
     "judge_link",
     "literal_of",
-    "transform",
     "value_of",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Cues:
-    """What the sentence around a link says.
-
-    Attributes:
-        approximate: about, roughly, rounded, nearest, ≈.
-        floor: remainder, left over, full, whole, cut off.
-        thousand: Magnitude words that stand in the sentence.
-    """
-
-    approximate: bool = False
-    floor: bool = False
-    magnitudes: tuple[Fraction, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,26 +70,6 @@ def literal_of(node: Node) -> tuple[int, Fraction] | None:
     if value.denominator != 1 and node.places < 0:
         return None  # a mixed number or ½ is exact
     return node.places, scale
-
-
-def transform(node: Node, change: Callable[[Node], Node | None]) -> Node:
-    """Return a copy with nodes replaced where ``change`` returns one."""
-    new = change(node)
-    if new is not None:
-        return new
-    if not node.args:
-        return node
-    args = tuple(transform(arg, change) for arg in node.args)
-    return Node(node.kind, args, node.value, node.places, node.span)
-
-
-def _drop(kind: str) -> Callable[[Node], Node | None]:
-    def change(node: Node) -> Node | None:
-        if node.kind == kind:
-            return transform(node.args[0], change)
-        return None
-
-    return change
 
 
 class Value:
@@ -225,135 +189,6 @@ def _has_decimal(node: Node, places: int) -> bool:
     return any(n.kind == "num" and n.places >= places for n in node.walk())
 
 
-# -- readings ---------------------------------------------------------------------------------
-def _kinds(node: Node) -> set[str]:
-    return {n.kind for n in node.walk()}
-
-
-def _top_kind(node: Node, kind: str) -> bool:
-    while node.kind in ("paren", "neg", "money", "qty") and node.kind != kind:
-        node = node.args[0]
-    return node.kind == kind
-
-
-def _readings(left: Node, right: Node, cues: Cues) -> Iterator[tuple[Node, Node, str]]:
-    """Further natural readings of a link, each only where the text offers it."""
-    kl, kr = _kinds(left), _kinds(right)
-    if "pct" in kl or "pct" in kr:
-        bare_l, bare_r = transform(left, _drop("pct")), transform(right, _drop("pct"))
-        if "pct" in kl and "pct" in kr:
-            yield bare_l, bare_r, "percent_as_number"
-        if "pct" in kr:
-            yield left, bare_r, "percent_as_number"
-        if "pct" in kl:
-            yield bare_l, right, "percent_as_number"
-    if "fact" in kr and right.kind == "fact" and right.args[0].kind == "num":
-        yield left, right.args[0], "exclamation"
-    if "mag" in kl or "mag" in kr:
-        if "mag" in kl and "mag" in kr:  # "1 + .5 + 1.5 dozen = 3 dozen"
-            yield transform(left, _drop("mag")), transform(right, _drop("mag")), "bare_magnitude"
-        if "mag" in kr:
-            yield left, transform(right, _drop("mag")), "bare_magnitude"
-        if "mag" in kl:
-            yield transform(left, _drop("mag")), right, "bare_magnitude"
-    elif cues.magnitudes:
-        for factor in cues.magnitudes:
-            scaled = Node("mul", (left, Node("num", (), factor)))
-            yield scaled, right, "implied_magnitude"
-    if "of" in kr and right.kind == "of":
-        yield left, right.args[0], "part_of"
-    if "qty" in kl or "qty" in kr:
-        cents_l, cents_r = _cents(left), _cents(right)
-        if cents_l != cents_r:
-            hundred = Node("num", (), Fraction(100))
-            if cents_l:
-                yield Node("div", (left, hundred)), right, "cents"
-            else:
-                yield left, Node("div", (right, hundred)), "cents"
-
-
-def _cents(node: Node) -> bool:
-    return any(
-        n.kind == "qty" and str(n.value).lower().startswith(("cent", "penn", "¢"))
-        for n in node.walk()
-    )
-
-
-# -- units ------------------------------------------------------------------------------------
-class _NoUnits(Exception):
-    pass
-
-
-def _with_units(node: Node) -> tuple[Fraction, Quantity]:
-    """Value in base units and dimension; fails where a dimension does not fit."""
-    kind = node.kind
-    if kind == "qty":
-        unit = parse_unit(str(node.value))
-        value, inner = _with_units(node.args[0])
-        if unit is None or inner[1]:
-            raise _NoUnits
-        return value * unit[0], (Fraction(1), unit[1])
-    if kind == "money":
-        value, inner = _with_units(node.args[0])
-        sign = parse_unit(str(node.value))
-        if sign is None or inner[1]:
-            raise _NoUnits
-        return value, (Fraction(1), sign[1])
-    if kind in ("paren", "frac"):
-        return _with_units(node.args[0])
-    if kind == "neg":
-        value, dim = _with_units(node.args[0])
-        return -value, dim
-    if kind in ("add", "sub"):
-        (a, da), (b, db) = _with_units(node.args[0]), _with_units(node.args[1])
-        if da[1] != db[1]:
-            raise _NoUnits
-        return (a + b if kind == "add" else a - b), da
-    if kind in ("mul", "of"):
-        (a, da), (b, db) = _with_units(node.args[0]), _with_units(node.args[1])
-        return a * b, multiply(da, db)
-    if kind == "div":
-        below = node.args[1]
-        if node.args[0].kind == "num" and below.kind == "qty" and below.args[0].kind == "num":
-            # "42/60 hours": the unit belongs to the fraction
-            fraction = Node("div", (node.args[0], below.args[0]))
-            return _with_units(Node("qty", (fraction,), below.value))
-        (a, da), (b, db) = _with_units(node.args[0]), _with_units(node.args[1])
-        if b == 0:
-            raise _NoUnits
-        inverse = (Fraction(1), tuple((base, -e) for base, e in db[1]))
-        return a / b, multiply(da, inverse)
-    try:
-        return evaluate(node), (Fraction(1), ())
-    except NoValue:
-        raise _NoUnits from None
-
-
-def _unit_verdict(left: Node, right: Node) -> tuple[bool, bool] | None:
-    """(equal in base units, whether a conversion was needed); None where units do not apply."""
-    try:
-        (a, da), (b, db) = _with_units(left), _with_units(right)
-    except (_NoUnits, OverflowError):
-        return None
-    if not da[1] or da[1] != db[1]:
-        return None
-    return a == b, _mixes_units(left, right)
-
-
-def _mixes_units(left: Node, right: Node) -> bool:
-    """True where both sides name different units of one dimension without any bare factor."""
-    names = [str(n.value).lower() for side in (left, right) for n in side.walk() if n.kind == "qty"]
-    factors = {unit[0] for unit in map(parse_unit, names) if unit is not None}
-    if len(factors) < 2:
-        return False
-    # "3 hours * 60 = 180 minutes" converts with a bare factor; then the bare reading decides
-    for side in (left, right):
-        for n in side.walk():
-            if n.kind in ("mul", "div", "of"):
-                return False
-    return True
-
-
 # -- the judge --------------------------------------------------------------------------------
 def _holds(left: Node, relation: str, right: Node, cues: Cues) -> tuple[bool | None, bool]:
     """(holds, exact): evaluates both sides and applies the relation."""
@@ -399,18 +234,24 @@ def judge_link(
         return Judgement(None, problem.reason)
     units = None
     if relation in ("=", "≈") and (_has(left, "qty") or _has(right, "qty")):
-        units = _unit_verdict(left, right)
+        units = unit_verdict(left, right)
     if units is not None and units[1]:
         if units[0]:
             return Judgement(True, "equal", "units: " + shown, exact)
-        if holds is not None and not _near_in_units(left, right, cues):
+        if holds is not None and not near_in_units(left, right, approximate=cues.approximate):
             return Judgement(False, "unequal", "units: " + shown, exact)
         return Judgement(None, "rounding", "units: " + shown, exact)
-    if holds:
+    # a sum of money and hours, or of feet and inches taken as bare numbers, proves nothing
+    mixed = mixes_measures(left) or mixes_measures(right)
+    if units is not None and not units[0]:  # "15 cents × 200 = $3000"
+        mixed = mixed or (
+            counts_cents(left) != counts_cents(right) and not _by_hundred(left, right)
+        )
+    if holds and not mixed:
         return Judgement(True, "equal" if relation in ("=", "≈") else "holds", shown, exact)
     if relation not in ("=", "≈"):
-        if holds is None:
-            return Judgement(None, "undecided", shown, exact)
+        if holds is None or mixed:
+            return Judgement(None, "mixed_units" if mixed else "undecided", shown, exact)
         return Judgement(False, "fails", shown, exact)
     if units is not None and units[0]:
         return Judgement(True, "equal", "units: " + shown, exact)
@@ -418,7 +259,7 @@ def judge_link(
         unsure = "rounding"
 
     def others() -> Iterator[tuple[Node, Node, str]]:
-        yield from _readings(left, right, cues)
+        yield from readings(left, right, cues)
         if variants is not None:
             yield from variants
 
@@ -427,14 +268,20 @@ def judge_link(
             again, exact_again = _holds(other_left, relation, other_right, cues)
         except NoValue:
             continue
-        if again:
+        if again and (not mixed or label in ("percent_of_it", "cents")):
             text = f"{label}: {_show(other_left)} {relation} {_show(other_right)}"
             return Judgement(True, "equal", text, exact_again)
         if again is None:
             unsure = unsure or "rounding"
-    if unsure:
-        return Judgement(None, unsure, shown, exact)
+    if unsure or mixed:
+        return Judgement(None, "mixed_units" if mixed else unsure, shown, exact)
     return Judgement(False, "unequal", shown, exact, _worked_out(left), _worked_out(right))
+
+
+def _by_hundred(left: Node, right: Node) -> bool:
+    """True where a bare factor turns dollars into cents: ``$2.65 * 100 = 265 cents``."""
+    hundred = Fraction(100)
+    return any(n.kind == "num" and n.value == hundred for s in (left, right) for n in s.walk())
 
 
 def _worked_out(node: Node) -> str:
@@ -445,15 +292,6 @@ def _worked_out(node: Node) -> str:
         return ""
     text = str(value.low)
     return text if value.exact and len(text) <= 60 else ""
-
-
-def _near_in_units(left: Node, right: Node, cues: Cues) -> bool:
-    try:
-        (a, _), (b, _) = _with_units(left), _with_units(right)
-    except _NoUnits:
-        return True
-    size = max(abs(a), abs(b))
-    return abs(a - b) * (20 if cues.approximate else 100) <= size
 
 
 def _has(node: Node, kind: str) -> bool:

@@ -263,7 +263,9 @@ def _cut_left(tokens: list[Token], side: Side) -> bool:
         if low in _PARTS:
             return True
         if low == "and" and earlier is not None and earlier.kind == "num":
-            return side.node.kind in ("div", "add", "sub", "mul") and not free_names(side.node)
+            # "5 and 2/3" may be one number; "8 and 8 - 2" are two claims
+            slash = tokens[min(side.first + 1, len(tokens) - 1)]
+            return slash.text == "/" and not free_names(side.node)
         return False
     return before.kind in ("other", "cmd", "begin", "end", "text")
 

@@ -10,7 +10,7 @@ from treerl.verdict import Claim, ClaimVerdict, ToolCall, Verdict
 
 from .arithmetic import Judgement, has_operation, judge_link, literal_of
 from .chains import Chain, Side, read_side
-from .cues import cues_for, is_hypothetical, remainder_after
+from .cues import cues_for, is_hypothetical, remainder_after, speaks_of_clocks
 from .parser.evaluate import NoValue, evaluate, evaluate_mod
 from .parser.nodes import Node, render
 from .parser.tokens import Token
@@ -118,20 +118,68 @@ def judge_closed(step: str, tokens: list[Token], link: Link) -> ClaimVerdict:
         return ClaimVerdict(
             claim, Verdict.UNVERIFIABLE, judgement.reason, None, judgement.reading, (call,)
         )
+    run_on = _runs_on(link)
     excuse = ""
-    if link.cut:
+    if link.cut or _one_in(tokens, link) is not None:
         excuse = "cut_context"
-    elif _names_a_thing(tokens, link):
+    elif not run_on and _names_a_thing(tokens, link):
         excuse = "unit_unknown"
-    elif any(_clock_like(tokens, side) for side in (link.left, link.right)):
+    elif any(_clock_like(tokens, side) for side in (link.left, link.right)) or (
+        _turns(left, right) and speaks_of_clocks(step, start, end)
+    ):
         excuse = "clock"
+    elif any(_bare_log(n) for side in (left, right) for n in side.walk()):
+        excuse = "base_unknown"
     elif is_hypothetical(step, start, end, closed=True):
         excuse = "hypothetical"
     if excuse:
         return ClaimVerdict(claim, Verdict.UNVERIFIABLE, excuse, None, judgement.reading, (call,))
     return ClaimVerdict(
-        claim, Verdict.REFUTED, judgement.reason, "exact", judgement.reading, (call,)
-    )
+        claim, Verdict.REFUTED, "run_on" if run_on else judgement.reason, "exact",
+        judgement.reading, (call,),
+    )  # fmt: skip
+
+
+def _runs_on(link: Link) -> bool:
+    """True for the first link of ``3 + 4 = 7 * 2 = 14``: its result is calculated on."""
+    if link.index + 1 >= len(link.chain.relations) or link.relation != "=":
+        return False
+    if not has_operation(link.left.node):
+        return False
+    first = link.right.node
+    while first.kind in ("add", "sub", "mul", "div", "qty", "money", "paren") and first.args:
+        first = first.args[0]
+    try:
+        return first.kind == "num" and first.value == evaluate(link.left.node)
+    except NoValue:
+        return False
+
+
+def _turns(left: Node, right: Node) -> bool:
+    """True where two sides differ by whole turns of a clock."""
+    try:
+        return (evaluate(left) - evaluate(right)) % 12 == 0
+    except NoValue:
+        return False
+
+
+def _bare_log(node: Node) -> bool:
+    return node.kind == "call" and node.value == "log" and len(node.args) == 1
+
+
+def _one_in(tokens: list[Token], link: Link) -> Node | None:
+    """``3 out of 4 = 75%``, ``1 in 4 = 25%``: the quotient that ends in the left side."""
+    first = link.left.first
+    words = [t.text.lower() for t in tokens[max(0, first - 2) : first]]
+    back = 3 if words == ["out", "of"] else 2 if words[-1:] == ["in"] else 0
+    if not back or first < back or tokens[first - back].kind != "num":
+        return None
+    node = link.left.node
+    while node.kind in ("qty", "paren"):
+        node = node.args[0]
+    if node.kind != "num":
+        return None
+    return Node("div", (Node("num", (), tokens[first - back].value), node))
 
 
 def _names_a_thing(tokens: list[Token], link: Link) -> bool:
@@ -205,6 +253,11 @@ def _variants(tokens: list[Token], link: Link) -> Iterator[tuple[Node, Node, str
         short = read_side(tokens, right.first, symbols_only=True)
         if short is not None and short.last < right.last:
             yield left.node, short.node, "prose_after"
+    if right.node.kind == "mod":  # "17 = 2 mod 5", a congruence
+        yield Node("mod", (left.node, right.node.args[1])), right.node, "congruence"
+    share = _one_in(tokens, link)
+    if share is not None:
+        yield share, right.node, "one_in"
     joined = _spaced_thousands(tokens, right)
     if joined is not None:
         yield left.node, joined, "spaced_thousands"

@@ -7,26 +7,22 @@ The bridges between types are few and named in the comparison's reason.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 
-from treerl.verdict import ToolCall
-
 from .identity import sample
-from .intervals import RealSet, real_set, same_set
-from .parser.enclose import enclose
+from .intervals import REAL_SETS, RealSet, real_set, same_set
+from .measures import compare_units, with_letter_units
+from .outcome import NO, YES, Outcome
+from .parser.answer import Answer
 from .parser.evaluate import NoValue, evaluate, is_closed
 from .parser.nodes import Node, free_names
-from .parser.structures import Answer
-from .parser.units import parse_unit
+from .rounding import Tolerance, rounding_rule, without_approximation
 from .shapes import (
     assigned,
     constant_of_integration,
-    decimal_literal,
     difference,
     has_kind,
     has_pi,
-    inner_unit,
     is_choice,
     is_infinite,
     is_opaque,
@@ -36,41 +32,14 @@ from .shapes import (
     plain_value,
     proportion,
     same_shape,
-    same_words,
     sign_of_infinity,
-    significant,
     value_side,
     wordlike,
 )
 
-__all__ = ["Comparer", "Outcome", "Tolerance"]
-
-
-@dataclass(frozen=True, slots=True)
-class Tolerance:
-    """When a decimal counts as an exact value and the other way round.
-
-    Attributes:
-        exact_digits: Significant digits a decimal prediction must show against an exact gold.
-        gold_digits: Significant digits a decimal gold must show before rounding to it counts.
-    """
-
-    exact_digits: int = 6
-    gold_digits: int = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """Result of a comparison: True, False or None (cannot tell), with the rule that decided."""
-
-    equal: bool | None
-    reason: str
-    calls: tuple[ToolCall, ...] = ()
-
+__all__ = ["Comparer"]
 
 Symbolic = Callable[[Node, Node], Outcome]
-_YES = Outcome(True, "equal")
-_NO = Outcome(False, "not_equal")
 
 
 class Comparer:
@@ -100,9 +69,12 @@ class Comparer:
                 return Outcome(True, "identical")
         if pred.kind == "text" or gold.kind == "text":
             return self._texts(gold, pred)
+        gold, pred = with_letter_units(gold, pred)
         if pred.hedged and gold.kind not in ("list", "set", "relation"):
-            return Outcome(False, "hedged")
-        units = self._compare_units(gold, pred)
+            ranges = gold.node.kind in REAL_SETS and real_set(pred.node) is not None
+            if not ranges:  # "x < 3 or x > 5" is one set
+                return Outcome(False, "hedged")
+        units = compare_units(gold, pred, self.units)
         if units is not None:
             return units
         return self._nodes(gold.node, pred.node)
@@ -115,42 +87,21 @@ class Comparer:
             return Outcome(False, "type")
         return Outcome(gold.text == pred.text and bool(gold.text), "text")
 
-    # -- units --------------------------------------------------------------------------------
-    def _compare_units(self, gold: Answer, pred: Answer) -> Outcome | None:
-        """Settle unequal units; None where the values decide."""
-        if not gold.unit:
-            gold_unit = inner_unit(gold.node)
-        else:
-            gold_unit = gold.unit
-        pred_unit = pred.unit or inner_unit(pred.node)
-        if gold_unit == pred_unit or not gold_unit:
-            return None
-        if not pred_unit:
-            return Outcome(False, "unit_missing") if self.units == "strict" else None
-        a, b = parse_unit(gold_unit), parse_unit(pred_unit)
-        if a is None or b is None:
-            if a is None and b is None and not same_words(gold_unit, pred_unit):
-                return Outcome(False, "unit")
-            return None
-        if a[1] != b[1]:
-            return Outcome(False, "unit")
-        if a[0] == b[0]:
-            return None
-        left = Node("mul", (gold.node, Node("num", (), a[0])))
-        right = Node("mul", (pred.node, Node("num", (), b[0])))
-        found = sample(left, right)
-        return Outcome(bool(found.equal), "unit_converted" if found.equal else "not_equal")
-
     # -- structures ---------------------------------------------------------------------------
     def _nodes(self, gold: Node, pred: Node) -> Outcome:
         gold, pred = plain_value(gold), plain_value(pred)
         if gold == pred:
-            return _YES
+            return YES
+        if gold.kind == pred.kind == "mod":
+            return self._residues(gold, pred)
         kinds = (gold.kind, pred.kind)
         if gold.kind == "rel" or pred.kind == "rel":
             return self._relations(gold, pred)
-        if gold.kind in ("interval", "union") or pred.kind in ("interval", "union"):
+        both = any(n.kind == "list" and n.value == "and" for n in (gold, pred))
+        if both or gold.kind in REAL_SETS or pred.kind in REAL_SETS:
             return self._sets_of_reals(gold, pred)
+        if gold.kind == "residue" or pred.kind == "residue":
+            return self._residues(gold, pred)
         if gold.kind == "matrix" or pred.kind == "matrix":
             return self._matrices(gold, pred)
         if gold.kind == "ratio" or pred.kind == "ratio":
@@ -192,7 +143,7 @@ class Comparer:
                 return outcome
             if outcome.equal is None:
                 unsure = outcome
-        return unsure or _YES
+        return unsure or YES
 
     def _unordered(self, gold: list[Node], pred: list[Node]) -> Outcome:
         """Equal as sets: every member has a partner on the other side."""
@@ -200,7 +151,7 @@ class Comparer:
         if len(gold) > 60 or len(pred) > 60:
             return Outcome(None, "limit")
         if any(n.kind == "text" for n in [*gold, *pred]):  # an ellipsis: compare in order
-            return self._all(tuple(gold), tuple(pred)) if len(gold) == len(pred) else _NO
+            return self._all(tuple(gold), tuple(pred)) if len(gold) == len(pred) else NO
         unsure: Outcome | None = None
         for one, other in ((gold, pred), (pred, gold)):
             for a in one:
@@ -209,7 +160,7 @@ class Comparer:
                     continue
                 unknown = next((o for o in outcomes if o.equal is None), None)
                 if unknown is None:
-                    return _NO
+                    return NO
                 unsure = unknown
         return unsure or Outcome(True, "same_members")
 
@@ -247,6 +198,23 @@ class Comparer:
         quotient = Node("div", ratio.args)
         return self._expressions(quotient, other)
 
+    def _residues(self, gold: Node, pred: Node) -> Outcome:
+        """``3 (mod 7)``: equal moduli and congruent values; a missing modulus is like a unit."""
+        moduli = [n.args[1] for n in (gold, pred) if n.kind in ("residue", "mod")]
+        values = [n.args[0] if n.kind in ("residue", "mod") else n for n in (gold, pred)]
+        if len(moduli) == 2:
+            same = self._nodes(*moduli)
+            if not same.equal:
+                return Outcome(same.equal, "modulus" if same.equal is False else same.reason)
+            rest = Node("mod", (Node("sub", (values[0], values[1])), moduli[0]))
+            try:
+                return Outcome(evaluate(rest) == 0, "congruent")
+            except NoValue:
+                return self._nodes(values[0], values[1])
+        if self.units == "strict" and gold.kind == "residue":
+            return Outcome(False, "modulus_missing")
+        return self._nodes(values[0], values[1])
+
     def _sets_of_reals(self, gold: Node, pred: Node) -> Outcome:
         a, b = real_set(gold), real_set(pred)
         if a is None or b is None:
@@ -262,6 +230,9 @@ class Comparer:
 
     # -- relations ----------------------------------------------------------------------------
     def _relations(self, gold: Node, pred: Node) -> Outcome:
+        short = without_approximation(pred)
+        if short is not None:
+            return self._nodes(gold, short)
         if gold.kind == pred.kind == "rel":
             return self._two_relations(gold, pred)
         relation, other, gold_side = (
@@ -276,10 +247,12 @@ class Comparer:
         if operators == {"in"} and len(relation.args) == 2:
             inner = relation.args[1]
             return self._nodes(inner, other) if gold_side else self._nodes(other, inner)
+        if operators == {"≡"} and len(relation.args) == 2 and gold_side:
+            return self._nodes(relation.args[1], other)
         if operators == {"≈"} and len(relation.args) == 2 and not gold_side:
             return Outcome(False, "hedged")
         a, b = real_set(relation), real_set(other)
-        if a is None or b is None or other.kind not in ("interval", "union", "tuple"):
+        if a is None or b is None or other.kind not in (*REAL_SETS, "tuple"):
             return Outcome(False, "type")
         return self._real_sets(a, b)
 
@@ -292,7 +265,7 @@ class Comparer:
             if left is None or right is None or gold.args[0] != pred.args[0]:
                 return Outcome(False, "type")
             return self._nodes(left, right)
-        if set(ga) == set(pa) == {"in"} and gold.args[0] == pred.args[0]:
+        if set(ga) == set(pa) and set(ga) <= {"in", "≡"} and gold.args[0] == pred.args[0]:
             return self._nodes(gold.args[1], pred.args[1])
         names = free_names(gold), free_names(pred)
         if names[0] == names[1] and len(names[0]) == 1:
@@ -333,7 +306,7 @@ class Comparer:
     def _expressions(self, gold: Node, pred: Node) -> Outcome:
         gold, pred = plain_value(gold), plain_value(pred)
         if gold == pred:
-            return _YES
+            return YES
         if is_infinite(gold) or is_infinite(pred):
             return Outcome(sign_of_infinity(gold) == sign_of_infinity(pred), "infinity")
         if (gold.kind == "based") != (pred.kind == "based"):
@@ -370,7 +343,7 @@ class Comparer:
     def _numbers(self, gold: Node, pred: Node) -> Outcome:
         found = sample(gold, pred)
         if found.equal:
-            return _YES
+            return YES
         if has_kind(gold, "deg") != has_kind(pred, "deg") and gold.kind in ("deg", "pct"):
             turned = Node(
                 "div",
@@ -392,30 +365,5 @@ class Comparer:
             ):
                 return self.symbolic(gold, pred)
             return Outcome(None, found.reason)
-        near = self._rounded(gold, pred)
-        return Outcome(True, near) if near else _NO
-
-    def _rounded(self, gold: Node, pred: Node) -> str:
-        """The rounding rule under which two unequal numbers agree, "" if none."""
-        lit_gold, lit_pred = decimal_literal(gold), decimal_literal(pred)
-        try:
-            g_low, g_high = enclose(gold, 40)
-            p_low, p_high = enclose(pred, 40)
-        except NoValue:
-            return ""
-        gap = max(p_low - g_high, g_low - p_high)
-        if lit_gold is not None:
-            places, scale = lit_gold
-            if places < 1 or significant(gold) < self.tolerance.gold_digits:
-                return ""
-            if lit_pred is not None and lit_pred[0] <= places and lit_pred[1] == scale:
-                return ""
-            return "rounds_to_gold" if 2 * gap <= scale / Fraction(10) ** places else ""
-        if lit_pred is None:
-            return ""
-        if g_low == g_high and g_low.denominator == 1:
-            return ""  # an integer gold needs the exact integer
-        places, scale = lit_pred
-        if places < 1 or significant(pred) < self.tolerance.exact_digits:
-            return ""
-        return "shown_digits" if 2 * gap <= scale / Fraction(10) ** places else ""
+        near = rounding_rule(gold, pred, self.tolerance)
+        return Outcome(True, near) if near else NO

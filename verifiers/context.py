@@ -110,7 +110,9 @@ def facts_of(text: str) -> Facts:
                 complete = False
                 continue
             start, end = known[0].start, known[-1].end
-            if is_hypothetical(text, start, end, closed=True) or is_conditional(text, start, end):
+            if is_hypothetical(text, start, end, closed=True, asked=False) or is_conditional(
+                text, start, end
+            ):
                 complete = False
                 continue
             relations += relations_of_chain(nodes, chain.relations)

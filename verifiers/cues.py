@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from .arithmetic import Cues
 from .chains import sentence_of
 from .parser.tokens import read_number
 from .parser.vocabulary import MAGNITUDES, NUMERALS
+from .readings import Cues
 
 __all__ = [
     "cues_for",
@@ -16,6 +16,7 @@ __all__ = [
     "is_hypothetical",
     "other_arithmetic",
     "remainder_after",
+    "speaks_of_clocks",
     "unsourced_numbers",
 ]
 
@@ -35,6 +36,11 @@ _SUPPOSED = re.compile(
     r"|cannot|can't"
     r"|never|wrong\w*|incorrect\w*|false\w*|assum\w*)\b[^.;]{0,18}$", re.IGNORECASE
 )  # fmt: skip
+_ASKED = re.compile(
+    r"^\W*(?:(?:so|then|now|but|and),? )?(?:is|are|was|does|do|did|can|could|would|should|will)\b"
+    r"[^,;:]{0,25}$|\b(?:if|whether|provided|assuming)(?: that)?\W*$|\bwhether\b[^,;:.]*$",
+    re.IGNORECASE,
+)
 _OPEN_SUPPOSED = re.compile(
     r"\b(?:if|cases?|when|let|consider|for|where|whether|either|say|setting|substitut\w*|taking|at"
     r"|choos\w*|putting|plugging|check\w*|letting|assum\w*|try\w*|test\w*|lines?|axis|directrix|asymptotes?|plane|curve"
@@ -74,17 +80,21 @@ def cues_for(text: str, start: int, end: int) -> Cues:
     return Cues(approximate, floor, magnitudes)
 
 
-def is_hypothetical(text: str, start: int, end: int, *, closed: bool) -> bool:
+def is_hypothetical(text: str, start: int, end: int, *, closed: bool, asked: bool = True) -> bool:
     """True where the sentence supposes or denies the claim instead of stating it.
 
     Args:
         text: The step.
         start, end: Offsets of the claim.
         closed: Arithmetic without variables; an "if" before it does not make it a supposition.
+        asked: Questions and "if" right before the claim suppose it too. A problem gives its
+            equations that way: "If x + y = 3, what is x?"
     """
     low, high = sentence_of(text, start, end)
     before = text[low:start]
     if _SUPPOSED.search(before):
+        return True
+    if asked and (_ASKED.search(before) or text[high : high + 1] == "?"):
         return True
     if not closed and _OPEN_SUPPOSED.search(before):
         return True
@@ -126,6 +136,18 @@ def is_conditional(text: str, start: int, end: int) -> bool:
     return _CONDITION.search(text[low:start]) is not None or (
         re.match(r"\W{0,3}when\b", text[end : end + 20]) is not None
     )
+
+
+_CLOCK = re.compile(
+    r"\bclock|o'clock|\b(?:midnight|noon|a\.?m|p\.?m)\b|\bhours? (?:later|after|before|earlier)\b",
+    re.IGNORECASE,
+)
+
+
+def speaks_of_clocks(text: str, start: int, end: int) -> bool:
+    """True where the sentence is about times of day, on which 10 + 4 is 2."""
+    low, high = sentence_of(text, start, end)
+    return _CLOCK.search(text[low:high]) is not None
 
 
 _REMAINDER = re.compile(

@@ -15,8 +15,7 @@ import threading
 import time
 import weakref
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from functools import lru_cache
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -26,7 +25,7 @@ from treerl.verdict import ToolCall
 from .frames import Channel
 from .pool import package_root
 
-__all__ = ["ExecutionResult", "IsolationReport", "PythonExecutor", "isolation_report"]
+__all__ = ["ExecutionResult", "PythonExecutor"]
 
 Isolation = Literal["auto", "rlimit"]
 Required = Literal["none", "full"]
@@ -40,7 +39,9 @@ class ExecutionResult:
 
     Attributes:
         status: "ok", "error" (it raised, exited or died), "timeout", "limit" (memory, output).
-        value: JSON data of the variable ``result`` (or ``answer``), None where there is none.
+        value: JSON data of the variable ``result`` (or ``answer``), None where there is none; what
+            JSON lacks is tagged, see :func:`treerl.verifiers.plain.plain`.
+        checked: Whether the code of ``check`` ran to its end.
         stdout, stderr: Captured text, capped.
         error: Exception text, "" if none.
         exit_signal: Signal that ended the process, 0 if none.
@@ -57,6 +58,7 @@ class ExecutionResult:
     cpu_time_s: float = 0.0
     wall_time_s: float = 0.0
     isolation: str = ""
+    checked: bool = False
 
     def to_call(self, code: str) -> ToolCall:
         """Record this run as a tool call."""
@@ -74,44 +76,22 @@ class ExecutionResult:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class IsolationReport:
-    """Which promises hold on this machine, found by trying.
-
-    Attributes:
-        platform: Operating system and machine.
-        landlock_abi: 0 where the kernel has none.
-        seccomp: Whether the system-call filter is in force.
-        level: "full", "partial" (no file confinement) or "rlimit".
-        network_blocked, writes_blocked, reads_confined, processes_blocked, signals_blocked: What
-            a probe snippet could not do.
-    """
-
-    platform: str
-    landlock_abi: int
-    seccomp: bool
-    level: str
-    network_blocked: bool
-    writes_blocked: bool
-    reads_confined: bool
-    processes_blocked: bool
-    signals_blocked: bool
-
-    def to_json(self) -> dict[str, Any]:
-        """Return a JSON object."""
-        return asdict(self)
-
-
 class _Zygote:
     """One zygote process and its channel."""
 
     def __init__(self, preload: Sequence[str], warm: str, isolation: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-I", str(_ZYGOTE)],
+            # -I without its -E: the environment is ours, and its hash seed keeps the order of sets
+            [sys.executable, "-s", "-P", str(_ZYGOTE)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={"PATH": "/usr/bin:/bin", "OPENBLAS_NUM_THREADS": "1", "LANG": "C.UTF-8"},
+            env={
+                "PATH": "/usr/bin:/bin",
+                "OPENBLAS_NUM_THREADS": "1",
+                "LANG": "C.UTF-8",
+                "PYTHONHASHSEED": "0",
+            },
             cwd=os.path.abspath(os.sep),
             start_new_session=True,
         )
@@ -233,6 +213,7 @@ class PythonExecutor:
         memory_mb: int = 512,
         max_output: int = 65_536,
         result_names: Sequence[str] = ("result", "answer"),
+        check: str = "",
     ) -> ExecutionResult:
         """Run a snippet in a fresh, confined process.
 
@@ -244,6 +225,7 @@ class PythonExecutor:
             memory_mb: Memory beyond what the zygote itself has mapped.
             max_output: Characters of output; one more ends the snippet.
             result_names: Variables whose value is reported, the first that exists.
+            check: Code that runs after the snippet in its name space, and cannot be traced by it.
 
         Returns:
             A result; it never raises for what the snippet does.
@@ -251,6 +233,7 @@ class PythonExecutor:
         request = {
             "code": code, "stdin": stdin, "cpu_s": max(int(cpu_s), 1), "wall_s": wall_s,
             "memory_mb": memory_mb, "max_output": max_output, "result_names": list(result_names),
+            "check": check,
         }  # fmt: skip
         with self._slots:
             zygote = self._take()
@@ -264,6 +247,12 @@ class PythonExecutor:
                 self._give(zygote, healthy=reply is not None)
             spent = time.monotonic() - began
         return _result(reply, spent, zygote.level)
+
+    def applied(self) -> dict[str, Any]:
+        """Return what confines the snippets: "landlock" (its ABI), "seccomp", "rlimit"."""
+        zygote = self._take()
+        self._give(zygote, healthy=True)
+        return zygote.applied
 
     def _take(self) -> _Zygote:
         with self._lock:
@@ -353,41 +342,7 @@ def _result(reply: dict[str, Any] | None, spent: float, level: str) -> Execution
         cpu,
         wall,
         level,
-    )
-
-
-_PROBES = {
-    "network": "import socket; socket.create_connection(('127.0.0.1', 9), 1)",
-    "writes": "open('/tmp/treerl-probe', 'w')",
-    "reads": "open('/etc/passwd').read()",
-    "processes": "import os; os.fork()",
-    "signals": "import os; os.kill(os.getppid(), 0)",
-}
-
-
-@lru_cache(maxsize=1)
-def isolation_report() -> IsolationReport:
-    """Try what a snippet can do here and report it; the result is kept for the process's life."""
-    with PythonExecutor(size=1) as executor:
-        outcomes = {}
-        for name, code in _PROBES.items():
-            run = executor.run(code + "\nresult = 'done'", wall_s=3)
-            refused = "PermissionError" in run.error or "not permitted" in run.error
-            outcomes[name] = run.value != "done" and refused
-        zygote = executor._take()
-        applied = zygote.applied
-        executor._give(zygote, healthy=True)
-    full = all(outcomes.values()) and applied["landlock"] and applied["seccomp"]
-    return IsolationReport(
-        f"{platform.system()} {platform.release()} {platform.machine()}",
-        int(applied["landlock"]),
-        bool(applied["seccomp"]),
-        "full" if full else "partial" if applied["seccomp"] else "rlimit",
-        outcomes["network"],
-        outcomes["writes"],
-        outcomes["reads"],
-        outcomes["processes"],
-        outcomes["signals"],
+        record.get("checked") is True,
     )
 
 

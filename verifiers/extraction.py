@@ -40,13 +40,13 @@ class Extraction:
 
 _BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![A-Za-z])\s*")
 _BRACE = re.compile(r"(?<!\\)[{}]")
-_HASHES = re.compile(r"^[ \t]*####[ \t]*([^\n]+)", re.MULTILINE)
 _HASHES_ANY = re.compile(r"####[ \t]*([^\n]+)")
 _MARKER = re.compile(
     r"(?:final\s+answer|correct\s+answer|the\s+answer|answer)\b(?P<link>\s*(?:\*\*|\*|__)?\s*"
     r"(?:is|was|=|:|will be|would be|equals|is:|\$\$)\s*(?:\*\*|:)?\s*|\s*(?=\$\$))",
     re.IGNORECASE,
 )
+_SAID = re.compile(r"\b(?:the\s+(?:final\s+)?answer\s+is|answer\s*:)[\s:]*", re.IGNORECASE)
 _NUMBER = re.compile(r"[-−]?\$?\d[\d,]*(?:\.\d+)?%?")
 
 
@@ -175,21 +175,31 @@ def _marked(text: str) -> Extraction | None:
     tail = text[-20_000:]
     hashes = list(_HASHES_ANY.finditer(tail))
     if hashes:
-        return Extraction(hashes[-1].group(1).strip()[:MAX_ANSWER_CHARS], "hash")
+        return _found(hashes[-1].group(1).strip(), "hash")
     for match in reversed(list(_MARKER.finditer(tail))):
         content = _cut_sentence(tail[match.end() :])
         content = content.strip().strip("*_").strip().strip("\"'“”").strip()
         if content:
-            return Extraction(content[:MAX_ANSWER_CHARS], "marker")
+            return _found(content, "marker")
     return None
 
 
+def _found(text: str, how: str) -> Extraction:
+    if len(text) > MAX_ANSWER_CHARS:
+        return Extraction(None, reason="limit")
+    return Extraction(text, how)
+
+
 def gold_text(gold: str) -> str:
-    """Return a gold answer without its wrapping: a box, ``####`` or dollar signs."""
+    """Return a gold answer without its wrapping: a box, ``####`` or "the answer is"."""
     content, _, _ = last_boxed(gold)
     if content is not None:
         return content
-    hashes = list(_HASHES.finditer(gold))
+    hashes = list(_HASHES_ANY.finditer(gold))
     if hashes:
         return hashes[-1].group(1).strip()
+    said = list(_SAID.finditer(gold))
+    if said:
+        answer = _cut_sentence(gold[said[-1].end() :]).strip().strip("*_").strip()
+        return answer or gold.strip()
     return gold.strip()

@@ -7,6 +7,7 @@ met here the chance of an accident is below 1e-12.
 
 from __future__ import annotations
 
+import math
 import random
 import zlib
 from collections.abc import Iterator
@@ -71,6 +72,25 @@ def sample_points(names: list[str]) -> Iterator[dict[str, Fraction]]:
         yield env
 
 
+def _wide_points(names: list[str], left: Node, right: Node) -> Iterator[dict[str, Fraction]]:
+    """Points beyond every number that stands in the two sides, under all signs of their names.
+
+    ``|x + 100|`` is ``x + 100`` at all small x; pieces meet where a literal says so.
+    """
+    largest = max(
+        (abs(n.value) for side in (left, right) for n in side.walk()
+         if n.kind == "num" and isinstance(n.value, Fraction)),
+        default=Fraction(1),
+    )  # fmt: skip
+    reach = 2 * math.ceil(min(largest, Fraction(10**30))) + 3
+    for signs in range(1 << min(len(names), 4)):
+        for step in (1, 40):
+            yield {
+                name: Fraction((-1 if signs >> i & 1 else 1) * (reach * step + 7 * i) * 11 + 1, 11)
+                for i, name in enumerate(names)
+            }
+
+
 def sample(left: Node, right: Node) -> Sampled:
     """Compare two expressions at rational points of their variables."""
     names = sorted(free_names(left) | free_names(right))
@@ -100,5 +120,12 @@ def sample(left: Node, right: Node) -> Sampled:
         if agreed >= 9:
             break
     if agreed >= MIN_POINTS:
+        for env in _wide_points(names, left, right):
+            try:
+                order = compare_values(left, right, env)
+            except NoValue:
+                continue
+            if order:
+                return Sampled(False, tuple(sorted(env.items())), agreed + 1)
         return Sampled(True, points=agreed)
     return Sampled(None, points=agreed, reason=reason or "undecided")

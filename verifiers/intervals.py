@@ -10,7 +10,10 @@ from .identity import compare_values
 from .parser.evaluate import NoValue, evaluate
 from .parser.nodes import Node, free_names, strip
 
-__all__ = ["Piece", "RealSet", "real_set", "same_set"]
+__all__ = ["REAL_SETS", "Piece", "RealSet", "real_set", "same_set"]
+
+REAL_SETS = ("interval", "union", "without")
+"""Kinds of nodes that are sets of real numbers and nothing else."""
 
 INFINITE = Node("const", (), "inf")
 MINUS_INFINITE = Node("neg", (INFINITE,))
@@ -58,6 +61,14 @@ def real_set(node: Node) -> RealSet | None:
     if node.kind in ("interval", "tuple"):
         piece = _bracketed(node)
         return _normal([piece]) if piece is not None else None
+    if node.kind == "list" and (
+        node.value == "and" or (node.value != "or" and all(map(_excludes, node.args)))
+    ):
+        return _all_of([real_set(arg) for arg in node.args])
+    if node.kind == "without":
+        whole, taken = real_set(node.args[0]), real_set(node.args[1])
+        rest = None if taken is None else _complement(taken)
+        return None if whole is None or rest is None else _intersect(whole, rest)
     if node.kind in ("union", "list"):
         pieces: RealSet = []
         for arg in node.args:
@@ -68,13 +79,39 @@ def real_set(node: Node) -> RealSet | None:
         return _normal(pieces)
     if node.kind == "rel":
         return _from_relation(node)
-    if node.kind == "set" and node.args:
-        return None
     if node.kind == "set":
-        return []
+        if any(free_names(arg) or arg.kind in ("tuple", "text", "set") for arg in node.args):
+            return None
+        return _normal([Piece(strip(arg), strip(arg), True, True) for arg in node.args])
     if node.kind == "text" and node.value == "ℝ":
         return [Piece(MINUS_INFINITE, INFINITE, False, False)]
     return None
+
+
+def _excludes(node: Node) -> bool:
+    return node.kind == "rel" and str(node.value) == "!="
+
+
+def _all_of(parts: list[RealSet | None]) -> RealSet | None:
+    met: RealSet | None = [Piece(MINUS_INFINITE, INFINITE, False, False)]
+    for part in parts:
+        met = None if met is None or part is None else _intersect(met, part)
+    return met
+
+
+def _complement(pieces: RealSet) -> RealSet | None:
+    """Everything outside of sorted, separate pieces."""
+    gaps: RealSet = []
+    low, closed = MINUS_INFINITE, False
+    for i, piece in enumerate(pieces):
+        if i and _order(pieces[i - 1].high, piece.low) is None:
+            return None
+        if piece.low != MINUS_INFINITE:
+            gaps.append(Piece(low, piece.low, closed, not piece.low_closed))
+        low, closed = piece.high, not piece.high_closed
+    if low != INFINITE:
+        gaps.append(Piece(low, INFINITE, closed, False))
+    return gaps
 
 
 def _from_relation(node: Node) -> RealSet | None:

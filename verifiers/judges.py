@@ -7,13 +7,14 @@ import re
 from treerl.verdict import Claim, ClaimVerdict, Verdict
 
 from .algebra import judge_identity, matches_far_away
-from .arithmetic import judge_link, transform
+from .arithmetic import judge_link
 from .chains import Side
 from .closed import Link
 from .cues import cues_for, is_hypothetical
 from .identity import Sampled
 from .parser.nodes import Node, free_names, render
-from .statements import Statement
+from .phrases import Statement
+from .readings import transform
 from .verdicts import fraction_call, make
 
 __all__ = [

@@ -84,6 +84,12 @@ _ZYGOTE_NEEDS = frozenset(
     {"clone", "fork", "vfork", "clone3", "kill", "prctl", "seccomp", "prlimit64", "setrlimit"}
 )
 _OPEN = {"x86_64": ((2, 1), (257, 2)), "aarch64": ((56, 2),)}  # (call, index of its flags)
+_FCNTL = {"x86_64": 72, "aarch64": 25}
+_F_SETOWN, _F_SETSIG, _F_SETOWN_EX = (
+    8,
+    10,
+    15,
+)  # a ready pipe may signal any process
 _ARCH = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 _WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
@@ -179,6 +185,16 @@ class Filter:
                 (equal, 0, 4, call),
                 (load, 0, 0, 16 + 8 * index),
                 (any_bit, 0, 1, _WRITE_FLAGS),
+                (give, 0, 0, refuse),
+                (give, 0, 0, allow),
+            ]
+        if not child:
+            steps += [
+                (equal, 0, 6, _FCNTL[machine]),
+                (load, 0, 0, 24),
+                (equal, 2, 0, _F_SETOWN),
+                (equal, 1, 0, _F_SETSIG),
+                (equal, 0, 1, _F_SETOWN_EX),
                 (give, 0, 0, refuse),
                 (give, 0, 0, allow),
             ]

@@ -1,13 +1,13 @@
 """CodeVerifier: does a program pass its tests?
 
 Every test runs the program in a fresh confined process. Output and return values are compared
-here, in the caller; only assert-style tests share a process with the program they test, and a
-program that exits, or ends without reaching the end of its tests, has not passed.
+here, in the caller, so that a program must at least know them. Assert-style tests share a process
+with the program they test: one that exits, or ends before their last line, has not passed, but one
+that sets out to can patch what they call, or write the record that says they held.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 import time
@@ -18,6 +18,7 @@ from typing import Any, Self
 from treerl.verdict import ToolCall, Verdict
 
 from .execute import ExecutionResult, PythonExecutor
+from .plain import TooLarge, literal, plain, same_value
 from .snippets import same_output
 from .stats import VerifierStats
 
@@ -32,8 +33,12 @@ class CodeTest:
 
     Attributes:
         stdin, stdout: For a program that reads and prints.
-        function, args, expected: For a function call; ``expected`` is JSON data.
+        function, args, expected: For a function call: numbers, texts, bytes, None, and lists,
+            tuples, sets and dictionaries of them. A tuple equals a list.
         assertion: Code that raises where the program is wrong.
+
+    Raises:
+        ValueError: ``args`` or ``expected`` hold something else, or too much of it.
     """
 
     stdin: str = ""
@@ -42,6 +47,17 @@ class CodeTest:
     args: tuple[Any, ...] = ()
     expected: Any = None
     assertion: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.function:
+            return
+        try:
+            literal(self.args)
+            plain(self.args)
+            plain(self.expected, strict=True)
+        except (TypeError, TooLarge, RecursionError) as error:
+            message = str(error) or "a value is too large"
+            raise ValueError(f"the test of {self.function}: {message}") from error
 
     @classmethod
     def prints(cls, stdin: str, stdout: str) -> Self:
@@ -124,7 +140,7 @@ class CodeVerifier:
         require_isolation: As in :class:`PythonExecutor`; used for the verifier's own sandbox.
     """
 
-    name = "treerl.code/1"
+    name = "treerl.code/2"
 
     def __init__(
         self,
@@ -176,7 +192,12 @@ class CodeVerifier:
             response: Model text with a code block, or the program itself.
             tests: What it must do.
             is_program: Take ``response`` as the program.
+
+        Raises:
+            TypeError: The response is no text.
         """
+        if not isinstance(response, str):
+            raise TypeError(f"the response must be text, not {type(response).__name__}")
         began = time.perf_counter()
         program = response if is_program else extract_program(response)
         if program is None:
@@ -217,26 +238,23 @@ class CodeVerifier:
             if result.status != "ok":
                 return _failure(result), call
             return ("passed" if same_output(result.stdout, test.stdout) else "failed"), call
-        # the name under which success is reported is drawn anew, so no program can know it
-        name = f"treerl_{secrets.token_hex(8)}"
         if test.function:
-            call_text = f"{test.function}(*{_literal(list(test.args))})"
-            code = f"{program}\n{name} = {call_text}\n"
-            result = self._execute(code, test.stdin, name)
+            # a name drawn anew: no program can have set it beforehand
+            name = f"treerl_{secrets.token_hex(8)}"
+            call_text = f"{test.function}(*{literal(test.args)})"
+            result = self._execute(f"{program}\n{name} = {call_text}\n", test.stdin, name)
             call = result.to_call(f"{program}\n{call_text}")
             if result.status != "ok":
                 return _failure(result), call
-            return ("passed" if _same_value(result.value, test.expected) else "failed"), call
-        code = f"{program}\n{test.assertion}\n{name} = True\n"
-        result = self._execute(code, test.stdin, name)
+            return ("passed" if same_value(result.value, test.expected) else "failed"), call
+        result = self._execute(program, test.stdin, "treerl_no_value", test.assertion)
         call = result.to_call(f"{program}\n{test.assertion}")
         if result.status != "ok":
-            return (
-                "failed" if result.error.startswith("AssertionError") else _failure(result)
-            ), call
-        return ("passed" if result.value is True else "failed"), call
+            failed = result.error.startswith("AssertionError")
+            return ("failed" if failed else _failure(result)), call
+        return ("passed" if result.checked else "failed"), call
 
-    def _execute(self, code: str, stdin: str, name: str) -> ExecutionResult:
+    def _execute(self, code: str, stdin: str, name: str, check: str = "") -> ExecutionResult:
         return self._executor.run(
             code,
             stdin=stdin,
@@ -244,31 +262,9 @@ class CodeVerifier:
             wall_s=self.wall_s,
             memory_mb=self.memory_mb,
             result_names=(name,),
+            check=check,
         )
 
 
 def _failure(result: ExecutionResult) -> str:
     return result.status if result.status in ("timeout", "limit") else "error"
-
-
-def _literal(value: Any) -> str:
-    """JSON data as a Python literal."""
-    return repr(json.loads(json.dumps(value)))
-
-
-def _same_value(value: Any, expected: Any) -> bool:
-    """Equal as JSON data; ints and floats compare by value, floats to 1e-9 relative."""
-    expected = json.loads(json.dumps(expected))
-    if isinstance(value, bool) or isinstance(expected, bool):
-        return value is expected
-    if isinstance(value, int | float) and isinstance(expected, int | float):
-        if isinstance(value, int) and isinstance(expected, int):
-            return value == expected
-        return abs(value - expected) <= 1e-9 * max(1.0, abs(value), abs(expected))
-    if isinstance(value, list) and isinstance(expected, list):
-        return len(value) == len(expected) and all(map(_same_value, value, expected))
-    if isinstance(value, dict) and isinstance(expected, dict):
-        return value.keys() == expected.keys() and all(
-            _same_value(value[k], expected[k]) for k in value
-        )
-    return type(value) is type(expected) and bool(value == expected)

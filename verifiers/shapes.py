@@ -7,9 +7,9 @@ from fractions import Fraction
 from itertools import pairwise
 
 from .identity import sample, sample_points
+from .parser.answer import Answer
 from .parser.evaluate import NoValue, evaluate, is_closed
 from .parser.nodes import Node, free_names, render, strip
-from .parser.structures import Answer
 
 __all__ = [
     "assigned",
@@ -46,7 +46,9 @@ def wordlike(answer: Answer) -> bool:
     )
 
 
-_CHOICE = re.compile(r"^\W*(?:\\text\w*\{)?\(?([A-J])\)?\}?(?:[.):]|\s)\s*[^()]*$")
+_CHOICE = re.compile(
+    r"^\W*(?:\\text\w*\{)?\(?([A-J])\)?\}?(?:[.):]|\s|\\[ ,;:!]|\\q?quad|~)\s*[^()]*$"
+)
 
 
 def is_choice(letter: str, text: str) -> bool:
@@ -55,9 +57,8 @@ def is_choice(letter: str, text: str) -> bool:
     if match is None or match.group(1) != letter or len(letter) != 1:
         return False
     rest = text[match.end(1) :]
-    return text.strip().startswith(("(", "\\text{(")) and not re.search(
-        r"\b(?:or|and|not)\b|\([A-J]\)", rest
-    )
+    bracketed = re.match(r"\s*(?:\\text\w*\{\s*)?\(", text) is not None
+    return bracketed and not re.search(r"\b(?:or|and|not)\b|\([A-J]\)", rest)
 
 
 def inner_unit(node: Node) -> str:

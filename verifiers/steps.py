@@ -39,7 +39,7 @@ from .judges import (
     with_node,
 )
 from .parser.evaluate import is_closed
-from .parser.nodes import Node, render, to_wire
+from .parser.nodes import Node
 from .parser.tokens import Token, tokenize
 from .pool import WorkerPool
 from .snippets import judge_code
@@ -51,9 +51,9 @@ from .solving import (
 )
 from .statements import find_statements
 from .stats import VerifierStats
-from .symbolic import ask, ask_equal
+from .symbolic_judges import by_sympy, judge_calculus
 from .values import find_value_claims, judge_values
-from .verdicts import combine, make
+from .verdicts import combine
 
 __all__ = ["StepVerifier", "Translator"]
 
@@ -77,7 +77,7 @@ class StepVerifier:
         wall_s: Seconds that the tools may spend on one claim.
     """
 
-    name = "treerl.step/1"
+    name = "treerl.step/2"
 
     def __init__(
         self,
@@ -135,7 +135,15 @@ class StepVerifier:
             step: The step's text.
             problem: The problem statement, for carry-over and entailment.
             previous_steps: The steps before it, oldest first.
+
+        Raises:
+            TypeError: Something here is no text.
         """
+        if isinstance(previous_steps, str):
+            raise TypeError("previous_steps must be a list of texts, not one text")
+        for text in (step, problem, *previous_steps):
+            if not isinstance(text, str):
+                raise TypeError(f"steps and problem must be text, not {type(text).__name__}")
         began = time.perf_counter()
         unsourced: tuple[str, ...] = ()
         if len(step) > MAX_STEP_CHARS:
@@ -229,25 +237,8 @@ class StepVerifier:
                 has_calculus(link.left.node) or has_calculus(link.right.node) or beyond_exact(link)
             )
         ):
-            return self._by_sympy(step, link)
+            return by_sympy(self._pool, self.wall_s, step, link)
         return judged
-
-    def _by_sympy(self, step: str, link: Link) -> ClaimVerdict:
-        left, right = link.left.node, link.right.node
-        start, end = link.span
-        outcome = ask_equal(self._pool, left, right, self.wall_s)
-        kind = "calculus" if has_calculus(left) or has_calculus(right) else "identity"
-        claim = Claim(
-            kind, step[start:end], (start, end), render(left), link.relation, render(right)
-        )
-        if outcome.equal:
-            return make(claim, Verdict.SUPPORTED, outcome.reason, "partial", calls=outcome.calls)
-        if outcome.equal is None:
-            return make(claim, Verdict.UNVERIFIABLE, outcome.reason, None, calls=outcome.calls)
-        closed = is_closed(left) and is_closed(right)
-        if link.cut or is_hypothetical(step, start, end, closed=closed) or not closed:
-            return make(claim, Verdict.UNVERIFIABLE, "cut_context", None, calls=outcome.calls)
-        return make(claim, Verdict.REFUTED, "unequal", "partial", calls=outcome.calls)
 
     # -- claims with variables ----------------------------------------------------------------
     def _with_variables(
@@ -263,7 +254,7 @@ class StepVerifier:
             list(find_calculus(step, tokens, [problem, *previous])) if "sympy" in self.tools else []
         )
         spans = [(claim.start, claim.end) for claim in calculus]
-        found += [self._calculus(step, claim) for claim in calculus]
+        found += [judge_calculus(self._pool, self.wall_s, step, claim) for claim in calculus]
         own: list[Node] = []
         for link in opens[:40]:
             if any(a < link.span[1] and link.span[0] < b for a, b in spans):
@@ -299,11 +290,11 @@ class StepVerifier:
         if task is not None:
             name, of, claimed, variable = task
             claim = CalculusClaim(name, start, end, of, claimed, variable)
-            return self._calculus(step, claim), None
+            return judge_calculus(self._pool, self.wall_s, step, claim), None
         if link.relation == "=" and (has_calculus(left) or has_calculus(right)):
             if "sympy" not in self.tools:
                 return None, None
-            return self._by_sympy(step, link), None
+            return by_sympy(self._pool, self.wall_s, step, link), None
         if link.relation == "=" and "sympy" in self.tools and maybe_imaginary(left, right):
             whole = Link(
                 with_node(link.left, with_imaginary_unit(left)),
@@ -312,7 +303,7 @@ class StepVerifier:
                 link.chain,
                 link.index,
             )
-            judged = self._by_sympy(step, whole)
+            judged = by_sympy(self._pool, self.wall_s, step, whole)
             if judged.verdict is Verdict.SUPPORTED:
                 return judged, None
         if link.relation == "=":
@@ -343,24 +334,6 @@ class StepVerifier:
             return None, relation
         judged = to_claim_verdict(step, start, end, relation, solved, "solve")
         return judged, None if solved.verdict is Verdict.REFUTED else relation
-
-    def _calculus(self, step: str, claim: CalculusClaim) -> ClaimVerdict:
-        payload = {"of": to_wire(claim.of), "claimed": to_wire(claim.claimed), "name": claim.name}
-        query = f"{claim.task}({render(claim.of)}, {claim.name}) = {render(claim.claimed)}"
-        reply, call = ask(self._pool, "sympy", claim.task, payload, query, self.wall_s)
-        record = Claim(
-            "calculus", step[claim.start : claim.end], (claim.start, claim.end),
-            f"{claim.task}({render(claim.of)}, {claim.name})", "=", render(claim.claimed),
-        )  # fmt: skip
-        equal = reply.result.get("equal") if reply.status == "ok" else None
-        if equal is None:
-            reason = "limit" if reply.status in ("timeout", "memory", "killed") else "undecided"
-            return make(record, Verdict.UNVERIFIABLE, reason, None, calls=(call,))
-        if equal:
-            return make(record, Verdict.SUPPORTED, "equal", "partial", calls=(call,))
-        if is_hypothetical(step, claim.start, claim.end, closed=True):
-            return make(record, Verdict.UNVERIFIABLE, "hypothetical", None, calls=(call,))
-        return make(record, Verdict.REFUTED, "unequal", "partial", calls=(call,))
 
     def _values(self, step: str, problem: str, previous: Sequence[str]) -> list[ClaimVerdict]:
         premises = premises_for(problem, previous, step, ())

@@ -11,7 +11,7 @@ from typing import Any
 
 from treerl.verdict import ToolCall
 
-from .compare import Outcome
+from .outcome import Outcome
 from .parser.nodes import Node, render, to_wire
 from .pool import Reply, WorkerPool
 

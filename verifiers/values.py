@@ -15,9 +15,9 @@ from .context import is_arithmetic
 from .parser.evaluate import NoValue, evaluate
 from .parser.grammar import parse_expression
 from .parser.nodes import Node, free_names, render, to_wire
+from .phrases import is_prime
 from .pool import WorkerPool
 from .solving import Premises, Solved, violated
-from .statements import is_prime
 from .symbolic import ask
 
 __all__ = ["ValueClaim", "find_value_claims", "judge_values"]

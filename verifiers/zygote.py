@@ -1,13 +1,11 @@
 """The process that untrusted Python is forked from; run as a file, never imported.
 
-It preloads modules, confines itself with landlock, and then forks one child a snippet, the next one
-while the caller reads the last answer. A child gives up everything else, runs its snippet once and
-reports one JSON record; no state outlives it.
+It preloads modules, confines itself with landlock, and then forks one child a snippet. A child
+gives up everything else, runs its snippet once and reports one JSON record; no state outlives it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import io
 import json
@@ -56,65 +54,36 @@ class _Capped(io.TextIOBase):
         return "".join(self.parts)
 
 
-def _plain(value: Any, depth: int = 0) -> Any:
-    """A value as JSON data; exact types only, so that no class of the snippet is consulted."""
-    kind = type(value)
-    if value is None or kind in (bool, str):
-        return value
-    if kind is int:
-        return value if abs(value) < 10**300 else None
-    if kind is float:
-        return value if value == value and abs(value) != float("inf") else str(value)
-    if depth > 20:
-        return None
-    if kind in (list, tuple):
-        return [_plain(item, depth + 1) for item in value[:10_000]]
-    if kind in (set, frozenset):
-        try:
-            return [_plain(item, depth + 1) for item in sorted(value)[:10_000]]
-        except TypeError:
-            return [_plain(item, depth + 1) for item in list(value)[:10_000]]
-    if kind is dict:
-        return {
-            str(k): _plain(v, depth + 1)
-            for k, v in list(value.items())[:10_000]
-            if type(k) in (str, int)
-        }
-    module = getattr(kind, "__module__", "")
-    if (module, kind.__name__) in (("fractions", "Fraction"), ("decimal", "Decimal")):
-        return str(value)
-    if module.startswith("sympy.") and kind.__name__ in (
-        "Integer",
-        "Rational",
-        "Zero",
-        "One",
-        "Half",
-    ):
-        return str(value)
-    return {"__type__": kind.__name__}
-
-
-def _child(request: dict[str, Any], writer: int, confine: Any) -> None:
+def _child(request: dict[str, Any], writer: int, confine: Any, plain: Any) -> None:
     """Run one snippet; never returns."""
     out, err = _Capped(int(request["max_output"])), _Capped(65_536)
     record: dict[str, Any] = {"status": "ok", "error": None, "value": None}
-    source = request["code"]
     names = request["result_names"]
     sys.stdin = io.StringIO(request["stdin"])
     sys.stdout, sys.stderr = out, err
     confine(request)
     space: dict[str, Any] = {"__name__": "__main__", "__builtins__": __builtins__}
+    # taken now: the snippet shares these names and may put something else there
+    run, build = exec, compile
+    if request["check"]:
+        # a trace function may move any frame to another line, this one too: past the assertions
+        sys.addaudithook(_no_tracing)
     try:
-        exec(compile(source, "<snippet>", "exec", dont_inherit=True), space)
+        run(build(request["code"], "<snippet>", "exec", dont_inherit=True), space)
         for name in names:
             if name in space:
-                record["value"] = _plain(space[name])
+                record["value"] = plain.plain(space[name])
                 record["value_name"] = name
                 break
+        if request["check"]:
+            run(build(request["check"], "<check>", "exec", dont_inherit=True), space)
+            record["checked"] = True
     except OutputLimit:
         record["status"], record["error"] = "limit", "OutputLimit: output limit"
     except MemoryError:
         record["status"], record["error"] = "limit", "MemoryError"
+    except plain.TooLarge:
+        record["status"], record["error"] = "limit", "the value is too large"
     except BaseException as problem:  # SystemExit and KeyboardInterrupt of the snippet included
         record["status"] = "error"
         try:
@@ -124,14 +93,44 @@ def _child(request: dict[str, Any], writer: int, confine: Any) -> None:
     try:
         record["stdout"], record["stderr"] = out.text(), err.text()
         data = json.dumps(record).encode("utf-8", "replace")
+        if len(data) > MAX_RECORD:
+            data = b'{"status": "limit", "error": "the record is too large"}'
     except BaseException:
         data = b'{"status": "error", "error": "the record could not be written"}'
-    data = data[:MAX_RECORD]
     try:
         while data:
             data = data[os.write(writer, data) :]
     finally:
         os._exit(0)
+
+
+def _no_tracing(event: str, _: Any) -> None:
+    """Audit hook, which cannot be taken away again, not even through ctypes."""
+    if event in ("sys.settrace", "sys.setprofile"):
+        raise RuntimeError("a program is not traced while assertions judge it")
+
+
+def _seed_random() -> None:
+    """Import ``random`` with one seed and without its hook that seeds every fork anew.
+
+    A program that draws numbers is then judged the same way twice, and a fork is cheaper.
+    """
+    register, os.register_at_fork = os.register_at_fork, lambda **_: None
+    try:
+        import random
+    finally:
+        os.register_at_fork = register
+    random.seed(0)
+
+
+def _warm_up() -> None:
+    """Do once what every child does.
+
+    The first compile of a process builds the types of the syntax tree: over a millisecond that
+    every child would pay again.
+    """
+    exec(compile("import math\nresult = [math.pi, 'x' * 2]", "<warm>", "exec"), {})
+    json.loads(json.dumps({"stdin": io.StringIO("").read(), "value": [1, 2.5, None, True]}))
 
 
 def _read(fd: int, size: int) -> bytes:
@@ -172,8 +171,9 @@ def main() -> None:
     start = json.loads(_read(reader, size))
     added = [path for path in [*start["paths"], start["root"]] if path not in sys.path]
     sys.path.extend(added)
-    from treerl.verifiers import lockdown
+    from treerl.verifiers import lockdown, plain
 
+    _seed_random()
     for module in [*_STANDARD.split(), *start["preload"]]:
         try:
             __import__(module)
@@ -205,24 +205,29 @@ def main() -> None:
         if applied["seccomp"] and not seccomp.install():
             os._exit(99)  # better no answer than an unconfined one
 
+    _warm_up()
     gc.collect()
     gc.freeze()
     _send(writer, {"status": "ok", "applied": applied})
-    spare = _prepare(reader, writer, confine, lockdown.die_with_parent)
     while True:
         (size,) = _HEADER.unpack(_read(reader, 4))
-        body = _read(reader, size)
-        if spare is None:
-            spare = _prepare(reader, writer, confine, lockdown.die_with_parent)
-        if spare is None:
+        request = json.loads(_read(reader, size))
+        began = time.monotonic()
+        child_reader, child_writer = os.pipe()
+        try:
+            pid = os.fork()
+        except OSError:
+            os.close(child_reader)
+            os.close(child_writer)
             _send(writer, {"status": "error", "error": "the sandbox could not fork"})
             continue
-        pid, orders, child_reader = spare
-        began = time.monotonic()
-        with contextlib.suppress(BrokenPipeError):
-            _write(orders, _HEADER.pack(size) + body)
-        os.close(orders)
-        data, late = _collect(child_reader, began + float(json.loads(body)["wall_s"]))
+        if pid == 0:
+            lockdown.die_with_parent()
+            for fd in (reader, writer, child_reader):
+                os.close(fd)
+            _child(request, child_writer, confine, plain)
+        os.close(child_writer)
+        data, late = _collect(child_reader, began + float(request["wall_s"]))
         if late:
             os.kill(pid, signal.SIGKILL)
         _, status, usage = os.wait4(pid, 0)
@@ -238,31 +243,6 @@ def main() -> None:
                 "wall_s": time.monotonic() - began,
             },
         )
-        # the next child is forked while the caller reads this answer
-        spare = _prepare(reader, writer, confine, lockdown.die_with_parent)
-
-
-def _prepare(reader: int, writer: int, confine: Any, die: Any) -> tuple[int, int, int] | None:
-    """Fork a child that waits for one snippet; returns (pid, pipe to it, pipe from it)."""
-    order_reader, order_writer = os.pipe()
-    record_reader, record_writer = os.pipe()
-    try:
-        pid = os.fork()
-    except OSError:
-        for fd in (order_reader, order_writer, record_reader, record_writer):
-            os.close(fd)
-        return None
-    if pid == 0:
-        die()
-        for fd in (reader, writer, order_writer, record_reader):
-            os.close(fd)
-        (size,) = _HEADER.unpack(_read(order_reader, 4))
-        request = json.loads(_read(order_reader, size))
-        os.close(order_reader)
-        _child(request, record_writer, confine)
-    os.close(order_reader)
-    os.close(record_writer)
-    return pid, order_writer, record_reader
 
 
 def _write(fd: int, data: bytes) -> None:

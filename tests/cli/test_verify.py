@@ -56,6 +56,18 @@ def counts(text: str) -> dict[str, str]:
     return {words[0]: words[1] for words in lines}
 
 
+def test_steps_need_no_problem_unless_its_field_is_named(quick: Treerl, tmp_path: Path) -> None:
+    rows = [STEPS[0], {"steps": ["2 + 2 = 5"]}, {"steps": ["x = 6"], "question": "Solve 3x = 15."}]
+    path = write(tmp_path / "rows.jsonl", rows)
+    done = quick("verify", path, "--steps")
+    assert done.returncode == 0, done.stderr
+    assert counts(done.stdout)["REFUTED"] == "3"
+    done = quick("verify", path, "--steps", "--problem-field", "problem")
+    assert done.returncode == 1
+    assert "line 2" in done.stderr
+    assert "there is no such field" in done.stderr
+
+
 @pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv", ".parquet"])
 def test_counts_by_verdict_and_reason(quick: Treerl, tmp_path: Path, suffix: str) -> None:
     path = write(tmp_path / f"rows{suffix}", ROWS)
@@ -151,6 +163,7 @@ def test_bad_rows_end_in_one_sentence_or_are_skipped(quick: Treerl, tmp_path: Pa
         (["rows.jsonl", "--steps", "--gold-field", "answer"], 2, "--steps judges no answers"),
         (["rows.jsonl", "--steps", "--units", "strict"], 2, "--steps judges no answers"),
         (["rows.jsonl", "--problem-field", "problem"], 2, "belongs to --steps"),
+        (["rows.jsonl", "--step-delimiter", "x"], 2, "belongs to --steps"),
         (["rows.jsonl", "--steps", "--step-delimiter", ""], 2, "must not be empty"),
         (["rows.jsonl", "--response-field", "x"], 1, "line 1, field 'x': there is no such field"),
         (["bare.jsonl"], 1, "no field for the response was found"),

@@ -7,6 +7,7 @@ import os
 import pickle
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,7 @@ def test_values_and_output(executor: PythonExecutor) -> None:
         "from fractions import Fraction\nprint('hi')\nresult = [1, Fraction(1, 3), {'a': None}]"
     )
     assert result.status == "ok"
-    assert result.value == [1, "1/3", {"a": None}]
+    assert result.value == [1, {"__fraction__": [1, 3]}, {"a": None}]
     assert result.stdout == "hi\n"
     assert executor.run("answer = int(input()) + 1", stdin="41\n").value == 42
 
@@ -147,6 +148,12 @@ def test_threads_forks_and_pickle(executor: PythonExecutor) -> None:
     assert executor.run("result = 3").value == 3
 
 
+@pytest.fixture(scope="module")
+def programs() -> Iterator[CodeVerifier]:
+    with CodeVerifier() as made:
+        yield made
+
+
 RESPONSE = "Here it is:\n```python\ndef double(x):\n    return 2 * x\n```\n"
 
 
@@ -181,6 +188,150 @@ def test_programs_cannot_talk_themselves_through(program: str) -> None:
         response = f"```python\n{program}\n```"
         assert verifier.verify(response, [CodeTest.returns("f", [1], 2)]).passed is False
         assert verifier.verify(response, [CodeTest.prints("", "2")]).passed is False
+
+
+BIG = "10**400"
+
+
+@pytest.mark.parametrize(
+    ("returned", "expected", "reason"),
+    [
+        ("1e308", 1e308, "passed"),
+        ("1.7e308", 1.6e308, "failed"),
+        (BIG, 10**400, "passed"),
+        (BIG, 10**400 + 1, "failed"),
+        (BIG, 1.5, "failed"),
+        ("-(10**4000)", -(10**4000), "passed"),
+        ("list(range(20_000))", list(range(20_000)), "passed"),
+        ("list(range(20_000))", list(range(20_001)), "failed"),
+        ("list(range(300_000))", [], "limit"),
+        ("1 << (1 << 21)", 0, "limit"),
+        ("eval('[' * 60 + ']' * 60)", eval("[" * 60 + "]" * 60), "passed"),
+        ("[[]] and __import__('functools').reduce(lambda a, _: [a], range(150), [])", [], "limit"),
+        ("['x' * 1_000_000] * 5", [], "limit"),
+        ("{3: 1}", {3: 1}, "passed"),
+        ("{3: 1}", {"3": 1}, "failed"),
+        ("{'3': 1}", {"3": 1}, "passed"),
+        ("{(1, 2): 3, 'a': 4}", {"a": 4, (1, 2): 3}, "passed"),
+        ("{1, 2}", {2, 1}, "passed"),
+        ("{1, 2}", [1, 2], "failed"),
+        ("[1, 2]", {1, 2}, "failed"),
+        ("frozenset([1])", {1}, "passed"),
+        ("{0.1 + 0.2, 7}", {0.3, 7}, "passed"),
+        ("{'__set__': [1]}", {1}, "failed"),
+        ("{'__type__': 'E'}", {"__type__": "E"}, "passed"),
+        ("float('nan')", float("nan"), "passed"),
+        ("'nan'", float("nan"), "failed"),
+        ("float('inf')", float("inf"), "passed"),
+        ("float('inf')", 10**400, "failed"),
+        ("1 + 2j", 1 + 2j, "passed"),
+        ("1 + 2j", 1 - 2j, "failed"),
+        ("2 + 0j", 2, "passed"),
+        ("True", 1, "failed"),
+        ("1.0", 1, "passed"),
+        ("(1, 2)", [1, 2], "passed"),
+        ("b'ab'", b"ab", "passed"),
+        ("'ab'", b"ab", "failed"),
+        ("__import__('fractions').Fraction(1, 4)", 0.25, "passed"),
+        ("__import__('decimal').Decimal('0.25')", 0.25, "passed"),
+        ("__import__('decimal').Decimal('1e999999')", 0.25, "failed"),
+        ("'1/4'", Fraction(1, 4), "failed"),
+        ("None", None, "passed"),
+        ("0", None, "failed"),
+    ],
+)
+def test_values_keep_their_types(
+    programs: CodeVerifier, returned: str, expected: object, reason: str
+) -> None:
+    test = CodeTest.returns("f", [], expected)
+    verdict = programs.verify(f"def f():\n    return {returned}\n", [test], is_program=True)
+    assert verdict.reason == reason
+
+
+def test_arguments_arrive_as_they_are(programs: CodeVerifier) -> None:
+    given = [{1, 2}, set(), (3, [4]), {5: b"x"}, 1j, float("inf"), 10**5000, None, "'\n"]
+    program = "def f(*given):\n    return given"
+    assert programs.verify(program, [CodeTest.returns("f", given, given)], is_program=True).passed
+    nan = CodeTest.returns("f", [float("nan")], [float("nan")])
+    assert programs.verify(program, [nan], is_program=True).passed
+
+
+def test_what_no_test_can_hold_is_said_at_once() -> None:
+    with pytest.raises(ValueError, match="type object"):
+        CodeTest.returns("f", [object()], 1)
+    with pytest.raises(ValueError, match="type object"):
+        CodeTest.returns("f", [], [object()])
+    with pytest.raises(ValueError, match="too large"):
+        CodeTest.returns("f", [], [0] * 300_000)
+
+
+JUMP = """
+import sys
+def jump(frame, event, arg):
+    if event == 'line' and frame.f_code.co_filename == '<check>':
+        frame.f_lineno = 3
+    return jump
+def f():
+    frame = sys._getframe(1)
+    frame.f_trace = jump
+    sys.settrace(jump)
+    return 1
+sys.settrace(jump)
+"""
+
+
+JUMP_OUT = """
+import sys
+frame = sys._getframe(1)
+def jump(at, event, arg):
+    if at is frame and event == 'line':
+        frame.f_lineno = int(LINE)
+    return jump
+def f():
+    return 1
+for LINE in range(frame.f_lineno + 1, frame.f_lineno + 12):
+    try:
+        frame.f_trace = jump
+        sys.settrace(jump)
+    except Exception:
+        pass
+"""
+
+
+def test_a_program_cannot_trace_its_assertions(programs: CodeVerifier) -> None:
+    for program in (JUMP, JUMP.replace("\nsys.settrace(jump)\n", "\n"), JUMP_OUT):
+        for check in ("assert False\nassert False\n1", "f()\nassert False\n1"):
+            verdict = programs.verify(program, [CodeTest.holds(check)], is_program=True)
+            assert verdict.passed is False
+    traced = "import sys\nsys.settrace(None)\nprint(1)"
+    assert programs.verify(traced, [CodeTest.prints("", "1")], is_program=True).passed
+
+
+def test_a_program_cannot_take_away_what_runs_its_assertions(programs: CodeVerifier) -> None:
+    program = (
+        "import builtins, sys\n"
+        "builtins.exec = builtins.compile = lambda *a, **k: 'pass'\n"
+        "sys.settrace = sys.addaudithook = lambda *a: None\n"
+        "builtins.AssertionError = builtins.RuntimeError = SystemExit\n"
+    )
+    failing = [CodeTest.holds("assert 1 == 2")]
+    assert programs.verify(program, failing, is_program=True).passed is False
+    assert programs.verify(program, [CodeTest.holds("assert 1 == 1")], is_program=True).passed
+
+
+def test_runs_repeat(executor: PythonExecutor) -> None:
+    code = "import random\nresult = [random.random(), list({'a', 'b', 'c', 'd'}), hash('x')]"
+    with PythonExecutor(size=1) as other:
+        assert executor.run(code).value == executor.run(code).value == other.run(code).value
+
+
+def test_a_pipe_cannot_send_signals(executor: PythonExecutor) -> None:
+    if isolation_report().level != "full":
+        pytest.skip("needs seccomp")
+    for command in (8, 10, 15):  # F_SETOWN, F_SETSIG, F_SETOWN_EX
+        code = f"import fcntl, os\nr, w = os.pipe()\nfcntl.fcntl(r, {command}, 1)"
+        assert "not permitted" in executor.run(code).error
+    assert executor.run("import fcntl\nresult = fcntl.fcntl(1, fcntl.F_GETFD)").value is not None
 
 
 def test_the_last_program_after_the_reasoning_counts() -> None:

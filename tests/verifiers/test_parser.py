@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from treerl.verifiers.parser import from_wire, parse_expression, render, to_wire, tokenize
+from treerl.verifiers.parser.answer import read_answer
 from treerl.verifiers.parser.enclose import compare, enclose
 from treerl.verifiers.parser.evaluate import NoValue, evaluate
 from treerl.verifiers.parser.nodes import Node, strip
-from treerl.verifiers.parser.structures import read_answer
 
 
 @pytest.mark.parametrize(

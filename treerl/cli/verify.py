@@ -127,11 +127,12 @@ def verify(
         ),
     ] = False,
     step_delimiter: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help=r"What ends a step where a solution is one text.", rich_help_panel=_STEPS
+            help=r"What ends a step where a solution is one text; \n\n if not given.",
+            rich_help_panel=_STEPS,
         ),
-    ] = r"\n\n",
+    ] = None,
 ) -> None:
     r"""Judge responses against gold answers, or the steps of solutions, with tools.
 
@@ -147,9 +148,10 @@ def verify(
         raise typer.BadParameter(
             "--steps judges no answers; leave --gold-field, --extraction, --percent, --units out"
         )
-    if not steps and problem_field is not None:
-        raise typer.BadParameter("--problem-field belongs to --steps")
-    delimiter = unescape(step_delimiter)
+    for option, value in (("--problem-field", problem_field), ("--step-delimiter", step_delimiter)):
+        if not steps and value is not None:
+            raise typer.BadParameter(f"{option} belongs to --steps")
+    delimiter = unescape(r"\n\n" if step_delimiter is None else step_delimiter)
     if not delimiter:
         raise typer.BadParameter("the step delimiter must not be empty")
     if out is not None and out.exists() and not force:
@@ -254,7 +256,7 @@ class _StepJob:
         if not steps:
             message = "the solution is empty, or no text and no list of steps"
             raise self.fields.bad(row, self.fields.response, message)
-        problem = self.fields.get(row, self.fields.problem) if self.fields.problem else ""
+        problem = self.fields.problem_of(row)
         return Task(row.line, steps, str(problem) if isinstance(problem, str) else "")
 
     def judge(self, task: Task) -> dict[str, Any]:

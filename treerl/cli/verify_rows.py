@@ -38,6 +38,10 @@ class Fields:
     gold: str | None
     problem: str | None
     found: bool = False
+    asked: bool = False
+
+    def __post_init__(self) -> None:
+        self.asked = self.problem is not None
 
     def settle(self, row: Row) -> None:
         """Find the fields that were not given.
@@ -76,6 +80,21 @@ class Fields:
             message = f"there is no such field; the fields are {_list(row)}"
             raise ProblemError(message, file=self.file, line=row.line, field=name)
         return value
+
+    def problem_of(self, row: Row) -> Any:
+        """Return the row's problem, None where it has none and nobody named the field.
+
+        A step can be judged without its problem; a field that was named must be there.
+
+        Raises:
+            ProblemError: The row has no field of the name that was given.
+        """
+        from treerl.fields import QUESTION_FIELDS
+
+        if self.asked and self.problem is not None:
+            return self.get(row, self.problem)
+        name = _first(row, [name for name in QUESTION_FIELDS if name != self.response])
+        return None if name is None else _lookup(row.fields, name)[1]
 
     def bad(self, row: Row, name: str | None, message: str) -> ProblemError:
         """Return an error that names the row and the field."""

@@ -20,6 +20,7 @@ __all__ = ["compare", "enclose"]
 
 _MAX_EXPONENT = 20_000
 _MAX_ANGLE_BITS = 3_000
+MAX_PART_DIGITS = 10_000
 _local = threading.local()
 
 
@@ -245,16 +246,34 @@ class _Encloser:
         return total
 
 
+def _digits_of_parts(sides: tuple[Node, Node], env: Mapping[str, Fraction] | None) -> int:
+    """Digits at which the smallest and the largest power or function in the sides would show."""
+    most = 0
+    for side in sides:
+        for node in side.walk():
+            if node.kind not in ("pow", "call"):
+                continue
+            try:
+                low, high = enclose(node, 30, env)
+            except NoValue:
+                continue
+            for end in (low, high):
+                bits = abs(end.numerator.bit_length() - end.denominator.bit_length())
+                most = max(most, bits * 3 // 10 + 60 if end else 0)
+    return most
+
+
 def compare(left: Node, right: Node, env: Mapping[str, Fraction] | None = None) -> int | None:
     """Compare two closed real expressions.
 
     Returns:
-        -1, 1 where the enclosures are disjoint (proven), 0 where they still meet at 200 digits
-        with a width far below the values' size.
+        -1, 1 where the enclosures are disjoint (proven), 0 where they still meet at 200 digits, or
+        at as many as the smallest part needs, with a width far below the values' size.
 
     Raises:
         NoValue: As :func:`enclose`.
     """
+    digits = 30
     for digits in (30, 80, 200):
         low_a, high_a = enclose(left, digits, env)
         low_b, high_b = enclose(right, digits, env)
@@ -262,6 +281,14 @@ def compare(left: Node, right: Node, env: Mapping[str, Fraction] | None = None) 
             return -1
         if high_b < low_a:
             return 1
+    needed = _digits_of_parts((left, right), env)
+    if needed > MAX_PART_DIGITS:
+        return None
+    if needed > digits:  # 1 + e^-1000 is not 1
+        low_a, high_a = enclose(left, needed, env)
+        low_b, high_b = enclose(right, needed, env)
+        if high_a < low_b or high_b < low_a:
+            return -1 if high_a < low_b else 1
     width = max(high_a - low_a, high_b - low_b)
     size = max(abs(low_a), abs(high_a), abs(low_b), abs(high_b))
     if size == 0 or width <= size / 10**100 or width <= Fraction(1, 10**150):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from .nodes import Node, ParseFailure, render
-from .reader import Reader
+from .operators import OperatorMixin
 from .tokens import Token, read_number
 from .vocabulary import CONSTANT_COMMANDS, FUNCTIONS, GREEK
 
@@ -13,15 +13,12 @@ __all__ = ["LatexMixin"]
 
 _FRACTIONS = frozenset({"frac", "dfrac", "tfrac", "cfrac"})
 _BINOMIALS = frozenset({"binom", "dbinom", "tbinom"})
-_MATRICES = frozenset(
-    {"pmatrix", "bmatrix", "vmatrix", "Vmatrix", "matrix", "Bmatrix", "smallmatrix", "array"}
-)
 _WRAPPERS = frozenset(
     {"boxed", "fbox", "overrightarrow", "vec", "hat", "underline", "mathop", "cancel"}
 )
 
 
-class LatexMixin(Reader):
+class LatexMixin(OperatorMixin):
     """Readers for LaTeX constructs; mixed into the grammar."""
 
     def group(self) -> Node:
@@ -36,6 +33,9 @@ class LatexMixin(Reader):
             self.pos += 1
             below = self.expression()
             inner = Node("call", (inner, below), "binom", -1, self.span_from(start))
+        elif token.kind == "cmd" and token.text == "over":
+            self.pos += 1
+            inner = Node("div", (inner, self.expression()), None, -1, self.span_from(start))
         self.expect("}")
         return inner
 
@@ -58,7 +58,7 @@ class LatexMixin(Reader):
         head, rest = token.text[0], token.text[1:]
         read = read_number(rest)
         if read is None:
-            raise ParseFailure("limit")
+            raise self.too_large()
         cut = token.start + 1
         self.tokens = [
             *self.tokens[: self.pos],
@@ -277,7 +277,7 @@ class LatexMixin(Reader):
         start = self.pos
         self.depth += 1
         if self.depth > 40:
-            raise ParseFailure("depth")
+            raise self.too_large()
         token = self.peek()
         if token.kind == "op" and token.text == "-":
             node = self.unary()
@@ -309,118 +309,6 @@ class LatexMixin(Reader):
             raise ParseFailure("word")
         self.pos += 1
         return Node("num", (), read[0], read[1], self.span_from(start))
-
-    # -- calculus -----------------------------------------------------------------------------
-    def derivative(self, start: int) -> Node | None:
-        """``\\frac{d}{dx} E``: the derivative of a product."""
-        if (
-            self.peek(1).text == "{"
-            and self.peek(2).text == "d"
-            and self.peek(3).text == "}"
-            and self.peek(4).text == "{"
-            and self.peek(5).kind == "word"
-            and len(self.peek(5).text) == 2
-            and self.peek(5).text[0] == "d"
-            and self.peek(6).text == "}"
-        ):
-            variable = self.peek(5).text[1]
-            self.pos += 7
-            inner = self.term()
-            return Node("diff", (inner,), variable, -1, self.span_from(start))
-        return None
-
-    def summation(self, word: str, start: int) -> Node:
-        """``\\sum_{k=1}^{n} E`` and ``\\prod``."""
-        self.pos += 1
-        self.expect("_")
-        self.expect("{")
-        variable = self.peek()
-        if variable.kind != "word" or len(variable.text) != 1 or self.peek(1).text != "=":
-            raise ParseFailure("parse")
-        self.pos += 2
-        low = self.expression()
-        self.expect("}")
-        self.expect("^")
-        high = self.exponent()
-        body = self.term()
-        return Node(word, (body, low, high), variable.text, -1, self.span_from(start))
-
-    def integral(self, start: int) -> Node:
-        """``\\int_a^b E\\,dx`` and the indefinite form."""
-        self.pos += 1
-        bounds: tuple[Node, ...] = ()
-        if self.at_op("_"):
-            self.pos += 1
-            low = self.argument()
-            self.expect("^")
-            bounds = (low, self.exponent())
-        self.integrals += 1
-        body = self.expression()
-        self.integrals -= 1
-        token = self.peek()
-        if token.kind == "word" and len(token.text) == 2 and token.text[0] == "d":
-            variable = token.text[1]
-            self.pos += 1
-        elif token.kind == "text" and token.text == "d" and self.peek(1).kind == "word":
-            variable = self.peek(1).text
-            self.pos += 2
-        else:
-            raise ParseFailure("parse")
-        return Node("int", (body, *bounds), variable, -1, self.span_from(start))
-
-    def limit(self, start: int) -> Node:
-        """``\\lim_{x\\to a} E``."""
-        self.pos += 1
-        self.expect("_")
-        self.expect("{")
-        variable = self.peek()
-        if variable.kind != "word" or len(variable.text) != 1 or self.peek(1).text != "→":
-            raise ParseFailure("parse")
-        self.pos += 2
-        target = self.expression()
-        side = ""
-        if self.at_op("^"):
-            self.pos += 1
-            side = self.peek().text
-            if side not in ("+", "-"):
-                raise ParseFailure("parse")
-            self.pos += 1
-        self.expect("}")
-        body = self.term()
-        return Node("lim", (body, target), variable.text + side, -1, self.span_from(start))
-
-    # -- matrices -----------------------------------------------------------------------------
-    def environment(self, token: Token, start: int) -> Node:
-        """``\\begin{pmatrix} … \\end{pmatrix}`` and its relatives."""
-        word = token.text
-        if word not in _MATRICES:
-            raise ParseFailure("parse")
-        self.pos += 1
-        rows: list[Node] = []
-        cells: list[Node] = []
-        while True:
-            cells.append(self.expression())
-            token = self.peek()
-            if token.kind == "op" and token.text == "&":
-                self.pos += 1
-                continue
-            rows.append(Node("row", tuple(cells)))
-            cells = []
-            if token.kind == "row":
-                self.pos += 1
-                if self.peek().kind != "end":
-                    continue
-                token = self.peek()
-            if token.kind == "end" and token.text == word:
-                self.pos += 1
-                break
-            raise ParseFailure("parse")
-        if len({len(row.args) for row in rows}) != 1 or len(rows) * len(rows[0].args) > 100:
-            raise ParseFailure("parse")
-        matrix = Node("matrix", tuple(rows), None, -1, self.span_from(start))
-        if word in ("vmatrix",):
-            return Node("call", (matrix,), "det", -1, matrix.span)
-        return matrix
 
 
 def _base_word(token: Token) -> str | None:

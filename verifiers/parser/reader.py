@@ -41,12 +41,18 @@ class Reader:
         self.bars = 0
         self.integrals = 0
         self.operations = 0
+        self.limited = False
 
     def count_operation(self) -> None:
         """Fail once the expression has more operations than any honest one."""
         self.operations += 1
         if self.operations > MAX_OPERATIONS:
-            raise ParseFailure("limit")
+            raise self.too_large()
+
+    def too_large(self) -> ParseFailure:
+        """Return the failure of a text beyond the bounds; the reading keeps that it happened."""
+        self.limited = True
+        return ParseFailure("limit")
 
     # -- token access -------------------------------------------------------------------------
     def peek(self, ahead: int = 0) -> Token:
@@ -96,4 +102,44 @@ class Reader:
 
     def arguments(self) -> tuple[Node, ...]:
         """Read ``(a, b, …)``."""
+        raise NotImplementedError
+
+    def argument(self) -> Node:
+        """Read a command's argument."""
+        raise NotImplementedError
+
+    def group(self) -> Node:
+        """Read ``{…}``."""
+        raise NotImplementedError
+
+    def command(self, token: Token, start: int) -> Node:
+        """Read what a command starts."""
+        raise NotImplementedError
+
+    def environment(self, token: Token, start: int) -> Node:
+        """Read what ``\\begin`` starts."""
+        raise NotImplementedError
+
+    def function(self, word: str, start: int) -> Node:
+        """Read a named function and its argument."""
+        raise NotImplementedError
+
+    def subscripted(self, text: str, start: int) -> Node:
+        """Read a name with its subscript and prime marks."""
+        raise NotImplementedError
+
+    def text_value(self, token: Token, start: int) -> Node:
+        """Read a number that stands in ``\\text``."""
+        raise NotImplementedError
+
+    def based_number(self, token: Token, start: int) -> Node:
+        """Read digits and a base."""
+        raise NotImplementedError
+
+    def repeating(self, token: Token, start: int) -> Node:
+        """Read a repeating decimal."""
+        raise NotImplementedError
+
+    def mixed_fraction(self, token: Token, start: int) -> Node | None:
+        """Read a mixed number, None where the fraction is a factor."""
         raise NotImplementedError

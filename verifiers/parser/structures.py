@@ -1,103 +1,32 @@
-"""Answers as typed structures: numbers with units, tuples, sets, intervals, relations, text.
+"""The grammar of structures: lists, tuples, sets, intervals, relations, ratios, values with units.
 
-An answer is read whole or not at all. What is left over after the longest reading decides: a unit
-is part of the answer, anything else makes the whole a text, so that "2 or any other value" never
-becomes 2.
+What is left over after the longest reading decides: a unit is part of the answer, anything else
+fails, so that "2 or any other value" never becomes 2.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from fractions import Fraction
 
 from .grammar import Grammar
-from .nodes import Node, ParseFailure, strip
-from .tokens import Token, tokenize
+from .nodes import Node, ParseFailure
+from .tokens import Token
 from .units import parse_unit
 from .vocabulary import NUMERALS, STOP_WORDS, word_set
 
-__all__ = ["Answer", "plain_text", "read_answer"]
+__all__ = ["StructureReader"]
 
 MAX_ITEMS = 60
 MAX_NESTING = 6
+_ANGLES = frozenset({"angle", "measuredangle"})
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A read answer.
-
-    Attributes:
-        kind: expression, relation, list, tuple, set, interval, union, matrix, ratio, text.
-        node: The tree; for text a node that holds it.
-        unit: Unit phrase of a lone value, "" if it has none.
-        text: Normalised text for comparison of words.
-        hedged: Alternatives are offered ("or"), which no scalar gold equals.
-        source: The text as it was read.
-    """
-
-    kind: str
-    node: Node
-    unit: str = ""
-    text: str = ""
-    hedged: bool = False
-    source: str = ""
-
-
-_WRAPPING = (("\\(", "\\)"), ("\\[", "\\]"), ("$$", "$$"), ("$", "$"), ("**", "**"), ("`", "`"))
-_COMMAND_TEXT = re.compile(
-    r"\\(?:text|textbf|textit|textrm|mathrm|mbox|operatorname|mathbf|texttt|textsf)\s*\{([^{}]*)\}"
-)
-_NOISE = re.compile(r"\\[,;:! ]|\\quad|\\left|\\right|\\displaystyle|[\s$\"'`*{}]+|\\\\")
-_ANNOUNCED = re.compile(r"^\\text\{\s*(?:[Tt]he )?(?:final )?answer is:?\s*\}\s*")
-_LEAD = re.compile(
-    r"^(?:so\s+)?(?:the\s+)?(?:final\s+|correct\s+)?(?:answer|option|choice)(?:\s+is)?\s*:?\s*(?=\S)",
-    re.I,
-)
-
-
-def plain_text(text: str) -> str:
-    """Return text without markup, case and spacing, for comparing words."""
-    bare = _COMMAND_TEXT.sub(r"\1", text)
-    bare = _COMMAND_TEXT.sub(r"\1", bare)
-    bare = _LEAD.sub("", bare.strip())
-    bare = re.sub(r"(?<=\d)\s+(?=\d)", "_", bare)  # "1 2" is not 12
-    bare = _NOISE.sub("", bare).rstrip(".").lower()
-    if re.fullmatch(r"\([a-z]\)", bare):
-        bare = bare[1:-1]
-    return bare
-
-
-def _unwrap(text: str) -> str:
-    """Remove math delimiters, emphasis and closing punctuation around the whole answer."""
-    text = _ANNOUNCED.sub("", text.strip())
-    for _ in range(4):
-        before = text
-        text = text.rstrip(" .") if not text.endswith("...") else text
-        text = text.strip()
-        for opening, closing in _WRAPPING:
-            inner = text[len(opening) : -len(closing)]
-            if (
-                text.startswith(opening)
-                and text.endswith(closing)
-                and len(text) > len(opening) + len(closing)
-                and opening not in inner
-            ):
-                text = inner.strip()
-        match = re.fullmatch(
-            r"\\(?:text|textbf|mathrm|textrm|mbox|mathbf|textit)\s*\{([^{}]*)\}", text
-        )
-        if match is not None:
-            text = match.group(1).strip()
-        if text == before:
-            break
-    return text
-
-
-class _Reader(Grammar):
+class StructureReader(Grammar):
     """Answer structures on top of expressions."""
 
     nesting = 0
+    joined = -1  # where a text such as "feet and" stands, whose unit is taken already
 
     def answer(self) -> Node:
         """Read the whole answer or fail."""
@@ -111,6 +40,8 @@ class _Reader(Grammar):
         """Consume "," "and" "or"; returns it, "" where none stands."""
         token = self.peek()
         text = token.text.strip().lower()
+        if self.pos == self.joined:
+            text = text.split()[-1]
         if token.kind == "op" and text in (",", ";"):
             self.pos += 1
             follow = self.peek()
@@ -138,10 +69,13 @@ class _Reader(Grammar):
             seen.add(sign)
             found.append(self.item())
             if len(found) > MAX_ITEMS:
-                raise ParseFailure("limit")
+                raise self.too_large()
         if len(found) == 1:
             return first
-        return Node("list", tuple(found), "or" if "or" in seen else None)
+        joined = "or" if "or" in seen else None
+        if seen == {"and"} and all(map(_is_inequality, found)):
+            joined = "and"
+        return Node("list", tuple(found), joined)
 
     def item(self) -> Node:
         """Read a relation, set, interval, tuple or value with unit."""
@@ -162,26 +96,48 @@ class _Reader(Grammar):
             self.pos += 1
             sides.append(self.side())
             if len(operators) > 8:
-                raise ParseFailure("limit")
+                raise self.too_large()
         if not operators:
             return left
         return Node("rel", tuple(sides), " ".join(operators))
 
     def side(self) -> Node:
-        """Read one side of a relation: a structure or an expression with its unit."""
-        node = self.structure()
-        while self.at_op("∪"):
+        """Read one side of a relation: a structure or an expression with its unit or modulus."""
+        node = self._named_side() or self.structure()
+        while True:
+            if self.at_op("∪"):
+                kind = "union"
+            elif self.at_op("∖") or (self.at_op("-") and _is_set(node)):
+                kind = "without"
+            else:
+                break
             self.pos += 1
-            node = Node("union", (node, self.structure()))
+            node = Node(kind, (node, self.structure()))
         token = self.peek()
         if token.kind == "op" and token.text == "pmod":
             self.pos += 1
-            self.primary()
+            node = Node("residue", (node, self.primary()))
         elif token.kind == "op" and token.text == "(" and self.peek(1).text == "mod":
             self.pos += 2
-            self.expression()
+            node = Node("residue", (node, self.expression()))
             self.expect(")")
         return node
+
+    def _named_side(self) -> Node | None:
+        r"""``\text{length} =``, ``\angle ABC =``: words that name what has the value."""
+        token, following = self.peek(), self.peek(1)
+        if token.kind == "text" and following.text == "=" and token.text:
+            words = {word.strip(".,") for word in token.text.lower().split()}
+            if not words & _NOT_UNIT and not words & set(NUMERALS):
+                self.pos += 1
+                return Node("name", (), token.text)
+        if token.kind == "word" and token.text == "m" and following.text in _ANGLES:
+            self.pos += 1
+            token, following = following, self.peek(1)
+        if token.kind == "cmd" and token.text in _ANGLES and following.kind == "word":
+            self.pos += 2
+            return Node("name", (), f"angle {following.text}")
+        return None
 
     def structure(self) -> Node:
         """Read a bracketed structure, falling back to an expression."""
@@ -270,7 +226,7 @@ class _Reader(Grammar):
             self.pos += 1
             return Node("set", ())
         if self.nesting >= MAX_NESTING:
-            raise ParseFailure("depth")
+            raise self.too_large()
         self.nesting += 1
         inner = self.items(close="\\}")
         self.nesting -= 1
@@ -308,13 +264,41 @@ class _Reader(Grammar):
         if token.kind == "rel" and token.text == "≈":
             raise ParseFailure("hedge")
         node = self.expression()
+        if self.peek().kind == "cmd" and self.peek().text == "over":
+            self.pos += 1
+            node = Node("div", (node, self.expression()))
         if self.at_op(":"):
             parts = [node]
             while self.at_op(":"):
                 self.pos += 1
                 parts.append(self.expression())
             return Node("ratio", tuple(parts))
-        return self.with_unit(node)
+        return self.compound(self.with_unit(node))
+
+    def compound(self, node: Node) -> Node:
+        """Add the second part of ``5 hours 30 minutes`` or ``5 feet and 6 inches``."""
+        if node.kind != "qty":
+            return node
+        start = self.pos
+        word = self.peek().text.strip().lower()
+        if word in (",", "and") or (self.pos == self.joined and word.endswith(" and")):
+            self.pos += 1
+        if self.peek().kind == "num":
+            back = self.pos
+            part = self.with_unit(self.number(self.peek(), self.pos))
+            whole_unit = parse_unit(str(node.value))
+            inches = str(part.value) == "in"  # alone it is a preposition
+            part_unit = parse_unit("inch" if inches else str(part.value))
+            part_unit = part_unit if part.kind == "qty" else None
+            if whole_unit and part_unit and whole_unit[1] == part_unit[1] != ():
+                factor = whole_unit[0] / part_unit[0]
+                if factor > 1:
+                    scaled = Node("mul", (node.args[0], Node("num", (), factor)))
+                    total = Node("add", (scaled, part.args[0]))
+                    return Node("qty", (total,), "inch" if inches else part.value)
+            self.pos = back
+        self.pos = start
+        return node
 
     def with_unit(self, node: Node) -> Node:
         """Attach the words after a value as its unit where they can be one."""
@@ -349,9 +333,11 @@ class _Reader(Grammar):
                 break
             if words and words[-1].lower() in ("and", "or"):
                 words.pop()
+                self.joined = self.pos if token.kind == "text" and words else -1
                 break
             self.pos += 1
-        if not words:
+        if not words or node.kind in ("name", "const"):  # "I don't know" is no quantity
+            self.pos = start
             return node
         lows = [word.lower().strip(".,") for word in words]
         bad = any(low in _NOT_UNIT or (low in STOP_WORDS and low not in _UNIT_OK) for low in lows)
@@ -365,10 +351,22 @@ class _Reader(Grammar):
 _WORDLIKE = re.compile(r"[A-Za-z][A-Za-z'.,-]*|/|\^|[0-9]|[°%]|per")
 _UNIT_OK = frozenset({"of", "per", "a", "an", "in", "the", "each", "for", "from"})
 _NOT_UNIT = word_set(
-    """wrong incorrect correct any other maybe perhaps possible possibly both either neither none
+    """don't dont know idea sure cannot can't guess wrong incorrect correct any other maybe
+    perhaps possible possibly both either neither none
     nothing no not never false true undefined infinite unknown approximately answer anything
     everything something all"""
 )
+
+
+def _is_inequality(node: Node) -> bool:
+    return node.kind == "rel" and not set(str(node.value).split(" ")) & {"=", "≈", "≡", "in"}
+
+
+def _is_set(node: Node) -> bool:
+    """True for what a difference of sets may start with, where a minus stands for it."""
+    return node.kind in ("set", "interval", "union", "without") or (
+        node.kind == "text" and str(node.value) in "ℝℤℕℚℂ"
+    )
 
 
 def _numeral(text: str) -> Fraction | None:
@@ -379,49 +377,3 @@ def _numeral(text: str) -> Fraction | None:
     if dash and NUMERALS.get(head, 0) in range(20, 100) and 0 < NUMERALS.get(tail, 0) < 10:
         return Fraction(NUMERALS[head] + NUMERALS[tail])
     return None
-
-
-_INFINITE = Node("const", (), "inf")
-_ALL_REALS = Node("interval", (Node("neg", (_INFINITE,)), _INFINITE), "()")
-
-
-def _text_answer(text: str) -> Answer:
-    shown = plain_text(text)
-    if shown in ("allrealnumbers", "allreals"):
-        return Answer("interval", _ALL_REALS, "", shown, False, text)
-    return Answer("text", Node("text", (), shown), "", shown, False, text)
-
-
-def read_answer(text: str, *, decimal_comma: bool = False) -> Answer:
-    """Read an answer's text; what cannot be read as mathematics is a text.
-
-    Args:
-        text: The answer without its box or marker.
-        decimal_comma: Read ``1,22`` as one number.
-    """
-    inner = _unwrap(text)
-    if decimal_comma:
-        inner = re.sub(r"(?<=\d),(?=\d+(?:\D|$))", ".", inner)
-    if not inner or len(inner) > 4000:
-        return _text_answer(inner[:4000])
-    tokens = [t for t in tokenize(inner, spaced_thousands=True, math=True) if t.kind != "math"]
-    while tokens and tokens[-1].kind == "op" and tokens[-1].text in (".", ","):
-        tokens.pop()
-    if not tokens:
-        return _text_answer(inner)
-    reader = _Reader(tokens)
-    try:
-        node = strip(reader.answer())
-    except (ParseFailure, ZeroDivisionError):
-        return _text_answer(inner)
-    unit = ""
-    if node.kind == "qty":
-        unit, node = str(node.value), node.args[0]
-    kind = {
-        "rel": "relation", "list": "list", "tuple": "tuple", "set": "set", "interval": "interval",
-        "union": "union", "matrix": "matrix", "ratio": "ratio", "text": "text",
-    }.get(node.kind, "expression")  # fmt: skip
-    if node.kind == "text" and node.value == "ℝ":
-        kind, node = "interval", _ALL_REALS
-    hedged = node.kind == "list" and node.value == "or"
-    return Answer(kind, node, unit, plain_text(inner), hedged, inner)

@@ -52,7 +52,8 @@ _LATEX_RELATIONS = {
 }  # fmt: skip
 _LATEX_OPERATORS = {
     "cdot": "*", "times": "*", "ast": "*", "div": "/", "pm": "±", "mp": "∓", "cup": "∪", "cap": "∩",
-    "lor": "or", "vee": "or", "in": "∈", "setminus": "∖", "mid": "|", "vert": "|", "lvert": "|",
+    "lor": "or", "vee": "or", "in": "∈", "setminus": "∖",
+    "backslash": "∖", "smallsetminus": "∖", "mid": "|", "vert": "|", "lvert": "|",
     "rvert": "|", "lfloor": "⌊", "rfloor": "⌋", "lceil": "⌈", "rceil": "⌉", "colon": ":",
     "Rightarrow": "⇒", "implies": "⇒", "iff": "⇒", "Leftrightarrow": "⇒", "Longrightarrow": "⇒",
     "longrightarrow": "⇒", "Longleftrightarrow": "⇒", "rightarrow": "→", "to": "→", "mapsto": "→",
@@ -64,7 +65,7 @@ _LATEX_SKIP = word_set(
     """left right big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr Biggl Biggr quad qquad
     displaystyle textstyle limits nolimits hspace vspace thinspace medspace thickspace hfill
     nonumber notag scriptstyle middle bigm Bigm strut phantom hline noindent par newline limits
-    allowbreak"""
+    allowbreak bf rm it sf tt tiny small normalsize large Large LARGE huge Huge"""
 )
 _BLACKBOARD = {"R": "ℝ", "Z": "ℤ", "N": "ℕ", "Q": "ℚ", "C": "ℂ"}
 _TEXT_COMMANDS = (
@@ -75,11 +76,12 @@ _TEXT_COMMANDS = (
 _SPECIAL_CHARS = "πτ√∞∅∈∪∩∖±∓…⌊⌋⌈⌉⇒→↔⟹⟶∴∵°∫∑∏θαβγδελμνρσφψωϕΔΩℝℤℕℚℂ"
 # Digits as ASCII only: \d would let Arabic-Indic and other digits through as numbers.
 _PATTERN = re.compile(
-    r"(?P<skip>\s+|<<[^<>\n]{0,200}>>|\\[,!;:> ~]|~|\\(?=\s)|\u200b|\ufeff|\*\*(?=\s|$))"
+    r"(?P<skip>\s+|<<[^<>\n]{0,200}>>|\\[,!;:> ~]|~|\\(?=\s)|\u200b|\ufeff|\*\*(?=\s|$)"
+    r"|\\(?:text)?color\s?\{[A-Za-z0-9!]*\})"
     r"|(?P<num>[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])(?:\.[0-9]+(?:[eE][+-]?[0-9]{1,5}(?![0-9A-Za-z]))?)?"
     r"|[0-9]{1,3}(?:(?:\{,\}|\\,|,\\!|\\!|,\\,)\s?[0-9]{3})+(?![0-9])(?:\.[0-9]+)?"
     r"|[0-9]+\.(?=\\(?:overline|bar))"
-    r"|[0-9]+\.[0-9]+(?:\.\.\.?|…)(?![0-9])"
+    r"|[0-9]+\.[0-9]+\s?(?:\.\.\.?|…|\\(?:l?dots|dots[co])(?![A-Za-z]))(?![0-9])"
     r"|(?:[0-9]+(?:\.[0-9]+)?|(?<![0-9A-Za-z)])\.[0-9]+)(?:[eE][+-]?[0-9]{1,5}(?![0-9A-Za-z]))?)"
     r"|(?P<vulgar>[½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞])"
     r"|(?P<super>⁻?[⁰¹²³⁴⁵⁶⁷⁸⁹]+)|(?P<subs>[₀₁₂₃₄₅₆₇₈₉]+)"
@@ -141,6 +143,9 @@ def read_number(text: str) -> tuple[Fraction, int] | None:
         return None
     if text.isdigit():
         return Fraction(int(text)), -1
+    cut = None if text[-1].isdigit() else _GOES_ON.search(text)
+    if cut is not None:
+        return _unended(text[: cut.start()])
     plain = _NUMBER_NOISE.sub("", text).rstrip(".…")
     if text[-1] == "." and "overline" not in text and plain.isdigit():
         return Fraction(int(plain)), 0
@@ -156,6 +161,29 @@ def read_number(text: str) -> tuple[Fraction, int] | None:
         places = max(places, 0) - power
         places = places if places > 0 else -1
     return value, places
+
+
+_GOES_ON = re.compile(r"\s?(?:\.\.\.?|…|\\[a-z]+)$")
+_REPEATS = re.compile(
+    r"(?P<lead>[0-9]*?)(?P<block>(?P<digit>[0-9])(?P=digit){2,}|(?P<pair>[0-9]{2,})(?P=pair)+)"
+)
+
+
+def _unended(text: str) -> tuple[Fraction, int]:
+    """Value of ``0.333...`` and ``3.14...``.
+
+    Digits that repeat go on for ever. Where none do, the number lies between the digits shown and
+    the next ones: its middle stands for it, so that half a place is what it may be off.
+    """
+    whole, _, decimals = text.partition(".")
+    shown = Fraction(int(whole + decimals), 10 ** len(decimals))
+    match = _REPEATS.fullmatch(decimals)
+    block = match and (match["pair"] or match["digit"])
+    if len(decimals) == 2 and decimals[0] == decimals[1]:
+        block = decimals[0]
+    if not block:
+        return shown + Fraction(1, 2 * 10 ** len(decimals)), len(decimals)
+    return shown + Fraction(int(block), (10 ** len(block) - 1) * 10 ** len(decimals)), len(decimals)
 
 
 def math_spans(text: str) -> set[int]:

@@ -1,8 +1,8 @@
 """Units of measure: one table, exact factors.
 
 Factors are definitions (international yard and pound, 1959; SI prefixes) as exact rationals. US
-customary volumes are used where US and imperial differ. Months and years are left out on purpose:
-they have no fixed length.
+customary volumes are used where US and imperial differ. Months and years are a dimension of their
+own: a year is twelve months, but neither has a fixed number of days.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ _add(
     week=(604800, "week weeks"),
     ms=("1/1000", "millisecond milliseconds ms"),
 )
+_add("calendar", month=(1, "month months"), year=(12, "year years yr yrs"))
 _add(
     "length",
     metre=(1, "meter meters metre metres m"),
