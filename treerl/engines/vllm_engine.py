@@ -20,12 +20,14 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
+from concurrent.futures import wait
 from pathlib import Path
 from typing import Any
 
 from treerl.engines.base import Capabilities, Completion, Request
 from treerl.engines.checks import MAX_TOP_LOGPROBS, check_request, collect_eos_ids
 from treerl.engines.loop_thread import LoopThread
+from treerl.engines.orphans import OrphanGuard
 from treerl.engines.tokenizer import HFTokenizer
 from treerl.engines.vllm_words import (
     PROCESSED,
@@ -63,10 +65,16 @@ class VLLMEngine:
         self._gone: EngineError | None = None
         self._running: dict[str, asyncio.Task[Any]] = {}
         self._home = LoopThread("treerl-vllm")
+        self._guard = OrphanGuard()
         try:
-            self._llm = self._home.call(self._start(arguments)).result()
+            starting = self._home.call(self._start(arguments))
+            while not starting.done():
+                wait([starting], timeout=_PULSE)
+                self._guard.look()
+            self._llm = starting.result()
         except BaseException:
             self._home.stop()
+            self._guard.close()
             raise
         self._home.call(self._watch())
         config = self._llm.vllm_config
@@ -258,6 +266,7 @@ class VLLMEngine:
 
         self._home.call(finish()).result()
         self._home.stop()
+        self._guard.close()
         self._llm = None  # or vLLM's destructor runs into an interpreter that is half gone
 
     async def _fail_all(self, error: EngineError) -> None:
