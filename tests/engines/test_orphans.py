@@ -30,6 +30,7 @@ guard.look()
 print(older.pid, ours.pid, other.pid, flush=True)
 if sys.argv[1] == "closes":
     guard.close()
+    print("closed", flush=True)
 time.sleep(600)
 """
 
@@ -41,23 +42,23 @@ def runs(pid: int) -> bool:
         return False
 
 
-@pytest.mark.parametrize("end", ["closes", "is killed"])
-def test_new_engine_processes_and_no_others_end_with_their_starter(end: str) -> None:
-    command = [sys.executable, "-c", STARTER, end]
+@pytest.mark.parametrize("closes", [False, True])
+def test_a_kill_takes_the_new_engine_processes_along_and_no_others(closes: bool) -> None:
+    command = [sys.executable, "-c", STARTER, "closes" if closes else "stays open"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as starter:
         assert starter.stdout is not None
-        older, ours, other = map(int, starter.stdout.readline().split())
+        older, ours, other = pids = list(map(int, starter.stdout.readline().split()))
         try:
-            if end == "is killed":
-                assert runs(ours)
-                starter.send_signal(signal.SIGKILL)
+            if closes:
+                assert starter.stdout.readline() == "closed\n"
+            assert runs(ours)
+            starter.send_signal(signal.SIGKILL)
             deadline = time.monotonic() + 60
-            while runs(ours):
+            while runs(ours) and not closes:
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
-            assert runs(older)
-            assert runs(other)
+            assert [runs(older), runs(ours), runs(other)] == [True, closes, True]
         finally:
             starter.kill()
-            for pid in (older, other):
+            for pid in filter(runs, pids):
                 psutil.Process(pid).kill()

@@ -17,15 +17,15 @@ from typing import Any
 
 __all__ = ["OrphanGuard"]
 
-_TITLE = "VLLM::"
-"""How vLLM's processes call themselves."""
+_MARKS = ("VLLM::", "multiprocessing.spawn")
+"""How vLLM's processes call themselves, and how they look before they do."""
 
 
 class OrphanGuard:
     """Kills the engine processes that were started since it was made, once we are gone.
 
-    Use :meth:`look` while and after they start, and :meth:`close` once they are shut down. Without
-    psutil, which vLLM brings, it does nothing.
+    Use :meth:`look` while and after they start, and :meth:`close` once they are shut down in good
+    order: from then on nothing is guarded. Without psutil, which vLLM brings, it does nothing.
     """
 
     def __init__(self) -> None:
@@ -47,11 +47,9 @@ class OrphanGuard:
                 self._tell(f"{process.pid} {process.create_time()}\n")
 
     def close(self) -> None:
-        """Let the watcher go; what was handed over and still runs is killed."""
-        if self._watcher.stdin is not None:
-            with contextlib.suppress(OSError):
-                self._watcher.stdin.close()
-        self._watcher.wait()
+        """Let the watcher go, with nothing killed."""
+        self._watcher.kill()  # before it sees the end of what it reads
+        self._watcher.communicate()
 
     def _tell(self, line: str) -> None:
         assert self._watcher.stdin is not None
@@ -67,7 +65,7 @@ def _engine_processes() -> Iterator[Any]:
         return
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
-            if process.cmdline()[:1] and process.cmdline()[0].startswith(_TITLE):
+            if any(mark in word for word in process.cmdline() for mark in _MARKS):
                 yield process
 
 
