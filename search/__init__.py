@@ -22,6 +22,10 @@ from treerl.search.restmcts import restmcts_config
 from treerl.search.rollout_reward import RolloutReward
 from treerl.search.root_call import RootCall
 from treerl.search.sampling import Sampling
+from treerl.search.treepo import TreePO
+from treerl.search.treepo_config import TreePOConfig
+from treerl.search.treepo_presets import preset
+from treerl.search.treepo_summary import TreeSummary, branch_weights, sibling_shares, summarise
 
 __all__ = [
     "MCTS",
@@ -34,10 +38,17 @@ __all__ = [
     "RolloutReward",
     "RootCall",
     "Sampling",
+    "TreePO",
+    "TreePOConfig",
+    "TreeSummary",
+    "branch_weights",
     "chain_values",
+    "preset",
     "restmcts_config",
     "run",
     "run_coroutine",
     "run_steps",
     "run_sync",
+    "sibling_shares",
+    "summarise",
 ]

@@ -19,7 +19,8 @@ class Leaf(NamedTuple):
     """A finished path as a reward function sees it.
 
     Attributes:
-        node: Index of the leaf in its tree.
+        node: Index of the leaf in its tree; where nodes are numbered at the end, a number of the
+            path's own.
         finish_reason: Why the path ended.
         token_ids: Generated ids of the whole path, root excluded.
         steps: The path's steps as text.
