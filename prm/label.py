@@ -230,6 +230,8 @@ def _label(
     assert node.parent is not None
     assert node.text is not None
     label = None if masked else fused.label
+    # Without a rollout the posterior is its prior, and a prior is no evidence.
+    soft = None if label is None and not node.total else fused.soft
     return StepLabel(
         id=_content_hash(problem.text, prefix, node.text),
         problem_id=problem.id,
@@ -242,7 +244,7 @@ def _label(
         step=node.text,
         terminal=node.is_leaf,
         label=label,
-        soft=None if masked else fused.soft,
+        soft=None if masked else soft,
         source=fused.source,
         masked=masked,
         verdict=node.verdict,

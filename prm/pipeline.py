@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,20 +11,27 @@ from typing import Any
 from treerl import __version__
 from treerl.config import to_jsonable
 from treerl.engines.base import Engine
-from treerl.errors import ConfigError, PromptTooLong
+from treerl.errors import ConfigError
 from treerl.ledger import Ledger
 from treerl.prm.fuse import Fusion
 from treerl.prm.label import label_tree
 from treerl.problem import GIVEN, Problem
 from treerl.protocols import JudgeStep, Reward, StepScorer
-from treerl.search.growth import Growth, Judges, run, run_coroutine
+from treerl.search.growth import Growth, Judges, run_coroutine
 from treerl.search.mcts import MCTS, MCTSConfig
 from treerl.search.omega import OmegaPRM, OmegaPRMConfig
 from treerl.search.prefix_mc import PrefixMC, PrefixMCConfig
-from treerl.search.root_call import ROOT_CALL_ERROR, RootCall
-from treerl.steps import STEP_ERROR
+from treerl.search.root_call import RootCall
+from treerl.search.runs import (
+    RunPlan,
+    check_unique,
+    name_of,
+    problems_digest,
+    reward_name,
+    tree_failures,
+)
 from treerl.steps_json import ObjectiveSteps
-from treerl.store import ProblemResult, RunFolder
+from treerl.store import ProblemResult
 from treerl.tree import RunInfo, Tree
 
 __all__ = ["Labeler", "SearchConfig", "summarise"]
@@ -113,35 +116,37 @@ class Labeler:
         on_result: Callable[[ProblemResult], None] | None = None,
     ) -> dict[str, Any]:
         """:meth:`run` for callers with an event loop of their own."""
-        _check_unique(problems)
+        check_unique(problems)
         if isinstance(self.search, PrefixMCConfig):
             for problem in problems:
                 _given_solutions(problem)
-        judges = Judges(reward=self.reward, verifier=self.verifier, scorer=self.scorer)
-        with closing(RunFolder(out, self.manifest(problems, engine))) as folder:
-            growths = _Growths(self, problems, engine, folder, on_result)
-            if not folder.finished:
-                async for growth in run(growths, engine, judges, active=self.active):
-                    growths.finish(growth.tree)
-                right_above = self.search.right_above
-                folder.finish(lambda results: summarise(results, right_above=right_above))
-            return json.loads((folder.path / "summary.json").read_text())  # type: ignore[no-any-return]
+        right_above = self.search.right_above
+        plan = RunPlan(
+            manifest=self.manifest(problems, engine),
+            judges=Judges(reward=self.reward, verifier=self.verifier, scorer=self.scorer),
+            start=lambda problem: self._start(problem, engine),
+            result=self.label,
+            summarise=lambda _, results: summarise(results, right_above=right_above),
+            active=self.active,
+            on_result=on_result,
+        )
+        return await plan.fill(problems, engine, out)
 
     def manifest(self, problems: Sequence[Problem], engine: Engine) -> dict[str, Any]:
         """Return every parameter of the run; equal manifests mean equal runs."""
         return {
             "kind": "label",
             "treerl": __version__,
-            "problems": {"count": len(problems), "sha256": _digest(problems)},
+            "problems": {"count": len(problems), "sha256": problems_digest(problems)},
             "engine": to_jsonable(engine.capabilities.detail),
             "search": {"method": type(self.search).__name__, **to_jsonable(self.search)},
             "fusion": to_jsonable(self.fusion),
             "verifier": getattr(self.verifier, "name", None),
-            "reward": getattr(self.reward, "name", None) or to_jsonable(self.reward),
+            "reward": reward_name(self.reward),
             "seed": self.seed,
             "system": self.system,
             "template_options": to_jsonable(self.template_options),
-            **({} if self.scorer is None else {"scorer": _name_of(self.scorer)}),
+            **({} if self.scorer is None else {"scorer": name_of(self.scorer)}),
             **({} if self.command is None else {"command": to_jsonable(self.command)}),
         }
 
@@ -153,52 +158,18 @@ class Labeler:
             tree=tree,
             labels=labels,
             conflicts=[label for label in labels if label["label_source"] == "conflict"],
-            failures=list(_failures(index, tree)),
+            failures=list(tree_failures(index, tree)),
             volatile={**volatile, "cached_tokens": tree.ledger.cached},
         )
 
-
-class _Growths:
-    """The searches of the problems that are not done yet, made as the driver asks for them."""
-
-    def __init__(
-        self,
-        labeler: Labeler,
-        problems: Sequence[Problem],
-        engine: Engine,
-        folder: RunFolder,
-        on_result: Callable[[ProblemResult], None] | None,
-    ) -> None:
-        self._labeler = labeler
-        self._problems = problems
-        self._engine = engine
-        self._folder = folder
-        self._on_result = on_result
-        self._started: dict[str, tuple[int, float]] = {}  # problem id -> index, start time
-
-    def __iter__(self) -> Iterator[Growth]:
-        done = self._folder.done
-        for index, problem in enumerate(self._problems):
-            if index in done:
-                continue
-            try:
-                growth = self._start(problem)
-            except (PromptTooLong, UnicodeError) as error:
-                failure = {"index": index, "problem_id": problem.id, "reason": str(error)}
-                self._save(ProblemResult(index, None, failures=[failure]))
-                continue
-            self._started[problem.id] = index, time.time()
-            yield growth
-
-    def _start(self, problem: Problem) -> Growth:
-        labeler, engine = self._labeler, self._engine
-        search, seed = labeler.search, labeler.seed
+    def _start(self, problem: Problem, engine: Engine) -> Growth:
+        search = self.search
         options: dict[str, Any] = {
-            "system": labeler.system,
-            "template_options": labeler.template_options,
+            "system": self.system,
+            "template_options": self.template_options,
             "max_context": engine.capabilities.max_context,
         }
-        info = RunInfo(seed=seed, sampler=_sampler(search))
+        info = RunInfo(seed=self.seed, sampler=_sampler(search))
 
         def start(tree: Tree | None = None) -> Growth:
             growth = {**options, "run": info, "tree": tree}
@@ -214,21 +185,6 @@ class _Growths:
             sampling = search.sampling
             return RootCall(problem, engine.tokenizer, sampling, start, run=info, **options)
         return start()
-
-    def finish(self, tree: Tree) -> None:
-        """Label a finished tree and save it."""
-        index, start = self._started.pop(tree.problem.id)
-        volatile = {"started": start, "seconds": time.time() - start}
-        self._save(self._labeler.label(index, tree, volatile))
-
-    def _save(self, result: ProblemResult) -> None:
-        self._folder.add(result)
-        if self._on_result is not None:
-            self._on_result(result)
-
-
-def _name_of(scorer: StepScorer) -> str:
-    return str(getattr(scorer, "name", type(scorer).__qualname__))
 
 
 def _sampler(search: SearchConfig) -> str:
@@ -261,12 +217,10 @@ def summarise(results: Iterable[ProblemResult], *, right_above: float = 0.5) -> 
             tree = result.tree
             ledger += tree.ledger
             counts["nodes"] += len(tree)
-            leaves = tree.leaves()
-            counts["leaves"] += len(leaves)
-            for leaf in leaves:
-                if leaf.reward is not None and leaf.kind != "given":
-                    counts["rollouts"] += leaf.multiplicity
-                    counts["right_rollouts"] += leaf.multiplicity * (leaf.reward > right_above)
+            counts["leaves"] += len(tree.leaves())
+            right, scored = tree.samples(right_above)
+            counts["rollouts"] += scored
+            counts["right_rollouts"] += right
     names = ("problems", "nodes", "leaves", "rollouts", "right_rollouts", "conflicts", "failures")
     return {
         **{name: counts[name] for name in names},
@@ -274,28 +228,6 @@ def summarise(results: Iterable[ProblemResult], *, right_above: float = 0.5) -> 
         "label_sources": dict(sorted(sources.items())),
         "ledger": ledger.to_json(),
     }
-
-
-def _failures(index: int, tree: Tree) -> Iterator[dict[str, Any]]:
-    for node in tree.nodes:
-        meta = node.meta or {}
-        noted = (meta.get(key) for key in ("judge_error", STEP_ERROR, ROOT_CALL_ERROR))
-        for reason in (node.error, *noted):
-            if reason is not None:
-                yield {
-                    "index": index,
-                    "problem_id": tree.problem.id,
-                    "node": node.index,
-                    "reason": reason,
-                }
-
-
-def _check_unique(problems: Sequence[Problem]) -> None:
-    seen: set[str] = set()
-    for problem in problems:
-        if problem.id in seen:
-            raise ConfigError(f"two problems have the id '{problem.id}'; ids must be unique")
-        seen.add(problem.id)
 
 
 def _given_solutions(problem: Problem) -> list[list[str]] | None:
@@ -317,16 +249,3 @@ def _given_solutions(problem: Problem) -> list[list[str]] | None:
             "list of at least one step of text"
         )
     return [list(steps) for steps in solutions]
-
-
-def _digest(problems: Iterable[Problem]) -> str:
-    digest = hashlib.sha256()
-    for problem in problems:
-        row = [problem.id, [dict(m) for m in problem.messages], problem.answer, problem.metadata]
-        try:
-            digest.update(json.dumps(row, allow_nan=False, sort_keys=True).encode() + b"\n")
-        except (TypeError, ValueError) as error:
-            raise ConfigError(
-                f"the metadata of problem '{problem.id}' has no JSON form: {error}"
-            ) from error
-    return digest.hexdigest()

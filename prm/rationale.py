@@ -24,6 +24,8 @@ def write_rationale(label: int | None, evidence: Evidence, verdict: StepVerdict 
         parts = [f"{_refutation(claim)}." for claim in refuted]
         if evidence.correct == 0:
             parts += counts
+        if not parts and verdict is not None and verdict.verdict is Verdict.REFUTED:
+            parts = [f"The check found: {' '.join(verdict.reason.split())}."]
         return " ".join([*parts, "The step is wrong."])
     if label == 1:
         parts = [f"The calculation {_quote(claim)} holds." for claim in supported]

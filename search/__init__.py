@@ -20,6 +20,7 @@ from treerl.search.growth import (
 from treerl.search.mcts import MCTS, MCTSConfig
 from treerl.search.restmcts import restmcts_config
 from treerl.search.rollout_reward import RolloutReward
+from treerl.search.rollouts import Rollouts
 from treerl.search.root_call import RootCall
 from treerl.search.sampling import Sampling
 from treerl.search.treepo import TreePO
@@ -36,6 +37,7 @@ __all__ = [
     "Judges",
     "MCTSConfig",
     "RolloutReward",
+    "Rollouts",
     "RootCall",
     "Sampling",
     "TreePO",

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, SupportsFloat, TypeVar
 
 from treerl.engines.base import Completion, Engine, Request, StepEngine
 from treerl.errors import EngineDied, EngineError
@@ -122,6 +123,8 @@ class Judges:
                 verdict = self.verifier.verify(
                     step, problem=request.problem.text, previous_steps=previous
                 )
+                if not isinstance(verdict, StepVerdict):
+                    raise TypeError(f"the verifier returned {_what(verdict)}, not a StepVerdict")
                 return Judgement(verdict=verdict)
             if request.role == "scorer" and self.scorer is not None:
                 scores = self.scorer.score(request.problem, request.steps)
@@ -133,7 +136,7 @@ class Judges:
                 value = self.reward(request.problem, request.text, request.leaf)
                 if inspect.isawaitable(value):
                     return _await_reward(value)
-                return Judgement(reward=value)
+                return Judgement(reward=_checked(value))
         except Exception as error:
             return _failed(error)
         return Judgement(error=f"no {request.role} is configured")
@@ -141,9 +144,25 @@ class Judges:
 
 async def _await_reward(value: Any) -> Judgement:
     try:
-        return Judgement(reward=await value)
+        return Judgement(reward=_checked(await value))
     except Exception as error:
         return _failed(error)
+
+
+def _checked(reward: Any) -> float | None:
+    """Return a reward as a float; None where it was unscorable."""
+    if reward is None:
+        return None
+    if not isinstance(reward, SupportsFloat) or isinstance(reward, str):
+        raise TypeError(f"the reward returned {_what(reward)}, not a number or None")
+    value = float(reward)
+    if not math.isfinite(value):
+        raise ValueError(f"the reward returned {value}; None says that a leaf cannot be scored")
+    return value
+
+
+def _what(value: Any) -> str:
+    return f"{str(value)[:40]!r} ({type(value).__name__})"
 
 
 def _failed(error: Exception) -> Judgement:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from math import sqrt
 from typing import Any, Literal, get_args
 
+from treerl.config import check_finite
 from treerl.engines.base import Request, Tokenizer
 from treerl.problem import Problem
 from treerl.search.backup import back_up, back_up_counts
@@ -85,6 +86,7 @@ class MCTSConfig:
     sampling: Sampling = field(default_factory=Sampling)
 
     def __post_init__(self) -> None:
+        check_finite(self, "discount", "exploration", "right_above")
         for name in ("simulations", "wave", "children", "max_steps"):
             if getattr(self, name) < 1:
                 raise ValueError(f"MCTSConfig.{name} must be at least 1, got {getattr(self, name)}")

@@ -13,6 +13,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from treerl.config import check_finite
 from treerl.engines.base import Request, Tokenizer
 from treerl.problem import Problem
 from treerl.search.backup import back_up, back_up_counts
@@ -95,6 +96,7 @@ class OmegaPRMConfig:
     sampling: Sampling = field(default_factory=Sampling)
 
     def __post_init__(self) -> None:
+        check_finite(self, "alpha", "beta", "c_puct", "right_above")
         for name in ("rollouts", "searches", "rollout_budget", "length_scale"):
             if getattr(self, name) < 1:
                 raise ValueError(f"OmegaPRMConfig.{name} must be at least 1")

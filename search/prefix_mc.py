@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from treerl.config import check_finite
 from treerl.engines.base import Request, Tokenizer
 from treerl.problem import Problem
 from treerl.search.backup import back_up
@@ -43,6 +44,7 @@ class PrefixMCConfig:
     sampling: Sampling = field(default_factory=Sampling)
 
     def __post_init__(self) -> None:
+        check_finite(self, "right_above")
         if self.rollouts < 0 or self.solutions < 1:
             raise ValueError("PrefixMCConfig needs rollouts >= 0 and solutions >= 1")
 

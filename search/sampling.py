@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Literal, NamedTuple
 
+from treerl.config import check_finite
 from treerl.engines.base import Completion, Request, Tokenizer
 from treerl.errors import EngineError, PromptTooLong
 from treerl.problem import Problem
@@ -51,6 +52,7 @@ class Sampling:
     score_steps: bool = False
 
     def __post_init__(self) -> None:
+        check_finite(self, "temperature", "top_p")
         if self.temperature < 0 or not 0 < self.top_p <= 1:
             raise ValueError(
                 "Sampling needs temperature >= 0 and 0 < top_p <= 1, got "

@@ -46,3 +46,13 @@ def test_only_an_undecided_answer_can_blame_the_gold() -> None:
     assert AnswerVerdict(None, "gold_unparsable").gold_at_fault
     assert not AnswerVerdict(None, "no_answer").gold_at_fault
     assert not AnswerVerdict(False, "not_equal").gold_at_fault
+
+
+def test_a_judge_may_write_the_words_of_a_verdict() -> None:
+    written = StepVerdict("REFUTED", "own", "exact")  # type: ignore[arg-type]
+    assert written.verdict is Verdict.REFUTED
+    assert StepVerdict.from_json(written.to_json()) == written
+    with pytest.raises(ValueError, match="WRONG"):
+        StepVerdict("WRONG", "own")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="strength"):
+        StepVerdict(Verdict.REFUTED, "own", "total")  # type: ignore[arg-type]

@@ -272,6 +272,21 @@ class Tree:
         out.reverse()
         return tuple(out)
 
+    def samples(self, right_above: float = 0.5) -> tuple[int, int]:
+        """Count the sampled solutions: (right ones, all scored ones), duplicates included.
+
+        Args:
+            right_above: A reward above it is a right answer.
+        """
+        right = scored = 0
+        for leaf in self.leaves():
+            if leaf.reward is not None:
+                # A given solution is nobody's sample; samples that were folded into it are.
+                count = leaf.multiplicity - (leaf.kind == "given")
+                scored += count
+                right += count * (leaf.reward > right_above)
+        return right, scored
+
     def leaves(self) -> list[Node]:
         """Return the ended paths in creation order."""
         return [node for node in self.nodes if node.is_leaf]

@@ -187,6 +187,9 @@ class StepVerdict:
         claims: One verdict a claim, in text order.
         unsourced: Numbers in the step that neither problem nor earlier steps contain.
         verifier: Name and version of the judge, e.g. "treerl.step/1".
+
+    Raises:
+        ValueError: The verdict or the strength is none of its words.
     """
 
     verdict: Verdict
@@ -196,6 +199,12 @@ class StepVerdict:
     unsourced: tuple[str, ...] = ()
     verifier: str = ""
     wall_time_s: float = field(default=0.0, compare=False)
+
+    def __post_init__(self) -> None:
+        # A judge of the user's own may write "REFUTED": rules compare members, not words.
+        object.__setattr__(self, "verdict", Verdict(self.verdict))
+        if self.strength not in ("exact", "partial", None):
+            raise ValueError(f"a strength is 'exact', 'partial' or None, not {self.strength!r}")
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object without the time, which is not reproducible."""

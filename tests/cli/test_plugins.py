@@ -68,7 +68,6 @@ def test_the_present_folder_is_searched_as_python_m_does(
             "is a int, which cannot be called with (problem, text, leaf)",
         ),
         (("--reward", "mine:one"), "cannot be called with (problem, text, leaf)"),
-        (("--reward", "mine:Nameless"), "has no name for the manifest"),
         (("--verifier", "mine:right"), "must have `name`, a string, and verify("),
     ],
 )

@@ -589,7 +589,8 @@ def test_a_run_keeps_its_soft_labels(name: str, dice: Path, tmp_path: Path) -> N
         for solution in solutions:
             for i, value in enumerate(solution.soft):
                 native.setdefault(solution.steps[: i + 1], value)
-        assert values == native
+        # A step that no rollout was scored through has no value to write.
+        assert values == {steps: value for steps, value in native.items() if value is not None}
         assert len(native) > 20
 
 

@@ -151,6 +151,35 @@ def test_the_manifest_holds_every_parameter(tmp_path) -> None:
     assert manifest["reward"] == "worlds:ends_in_one"
 
 
+def test_a_reward_object_is_named_by_its_class(tmp_path) -> None:
+    class Nameless:
+        def __call__(self, problem: Problem, text: str, leaf: Leaf) -> float:
+            return 1.0
+
+    manifest = replace(LABELER, reward=Nameless()).manifest(
+        problems(1), ScriptedEngine(dice_policy)
+    )
+    assert manifest["reward"].endswith("Nameless")
+
+
+@pytest.mark.parametrize("name", ["right_above", "discount", "exploration"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_search_options_are_finite(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=name):
+        MCTSConfig(**{name: value})
+
+
+def test_a_label_without_evidence_has_no_belief(tmp_path) -> None:
+    given = Problem.from_text("g", "Roll.", "1", metadata={"solutions": [["roll 1", "Answer: 1"]]})
+    search = PrefixMCConfig(rollouts=0, sampling=LABELER.search.sampling)
+    Labeler(reward=ends_in_one, search=search).run(
+        [given], ScriptedEngine(dice_policy), tmp_path / "run"
+    )
+    first, last = [StepLabel.from_json(x) for x in RunReader(tmp_path / "run").labels()]
+    assert (first.label, first.soft) == (None, None)
+    assert last.soft is not None
+
+
 def test_prefix_monte_carlo_labels_given_solutions_and_nothing_else(tmp_path) -> None:
     given = Problem.from_text(
         "g", "Roll.", "1", metadata={"solutions": [["roll 1", "roll 2", "Answer: 0"]]}

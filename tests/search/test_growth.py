@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
+from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 from worlds import dice_policy, ends_in_one, problems, small_search
 
@@ -142,6 +146,47 @@ def test_a_judge_that_raises_is_a_record_and_the_run_goes_on() -> None:
         assert leaf.reward is None
         assert leaf.meta == {"judge_error": "ZeroDivisionError: no such number"}
     assert growth.tree.root.total == 0
+
+
+@pytest.mark.parametrize("answer", [np.float32(1.0), np.bool_(True), True, 1, np.array(1.0)])
+def test_any_finite_number_is_a_reward(answer: Any) -> None:
+    engine = ScriptedEngine(dice_policy)
+    judges = Judges(reward=lambda problem, text, leaf: answer)
+    (growth,) = run_sync(searches(engine, 1), engine, judges)
+    assert {type(leaf.reward) for leaf in growth.tree.leaves()} == {float}
+    assert growth.tree.root.correct == growth.tree.root.total > 0
+
+
+@pytest.mark.parametrize("answer", ["0.5", [1.0], math.nan, math.inf, 10**400, {}, object()])
+def test_a_reward_that_is_no_finite_number_costs_its_leaf_alone(answer: Any) -> None:
+    async def later(problem, text, leaf) -> Any:
+        return answer
+
+    for reward in (lambda problem, text, leaf: answer, later):
+        engine = ScriptedEngine(dice_policy)
+        (growth,) = run_sync(searches(engine, 1), engine, Judges(reward=reward))
+        leaves = growth.tree.leaves()
+        assert leaves
+        assert all(leaf.reward is None and leaf.meta["judge_error"] for leaf in leaves)
+
+
+@pytest.mark.parametrize("answer", [True, "REFUTED", None, 0])
+def test_a_verdict_of_another_kind_costs_its_step_alone(answer: Any) -> None:
+    class Judge:
+        name = "odd"
+
+        def verify(self, step: str, **context: Any) -> Any:
+            return answer
+
+    engine = ScriptedEngine(dice_policy)
+    sampling = replace(small_search().sampling, verify_steps=True)
+    growth = MCTS(problems(1)[0], engine.tokenizer, small_search(sampling=sampling))
+    run_sync([growth], engine, Judges(reward=ends_in_one, verifier=Judge()))
+    steps = [node for node in growth.tree.nodes[1:] if node.text]
+    assert steps
+    assert all(node.verdict is None for node in steps)
+    assert all("not a StepVerdict" in node.meta["judge_error"] for node in steps)
+    assert growth.tree.root.total > 0
 
 
 def test_a_missing_judge_is_a_record_too() -> None:

@@ -69,9 +69,6 @@ def load_reward(spec: str, stack: ExitStack) -> Reward:
             f"--reward {spec} is {_kind(found)}, which cannot be called with (problem, text, leaf)"
         )
     _check_call(spec, "--reward", found, ("problem", "text", "leaf"))
-    # The manifest names the reward: a run with another one is another run.
-    if getattr(found, "name", None) is None and not inspect.isroutine(found):
-        raise ConfigError(f"--reward {spec} has no name for the manifest; give it `name`, a string")
     return cast("Reward", found)
 
 

@@ -142,13 +142,13 @@ def _list(source: Path) -> None:
     table = plain_table("#>", "problem", "solutions right>", "steps>", "right>", "wrong>", "none>")
     trees = labelled(source)
     for number, (tree, labels) in enumerate(islice(trees, LISTED)):
-        root = tree.root
+        right, scored = tree.samples()
         counts = Counter(label.label for label in (labels or {}).values())
         cells = [f"{counts[value]:,}" if labels is not None else "" for value in (1, 0, None)]
         table.add_row(
             str(number),
             Text(clean(tree.problem.id)),
-            f"{root.correct}/{root.total}",
+            f"{right}/{scored}",
             f"{len(tree) - 1:,}",
             *cells,
         )

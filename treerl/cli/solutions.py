@@ -217,8 +217,10 @@ class _Join:
         by_id = None if name is None else self._by_id.get(name)
         text = None if self.statement_field is None else row.get(self.statement_field)
         if text is None:
+            if self.id_field is None:
+                assert self.statement_field is not None
+                raise _at(row, self.statement_field).error("the field is missing", "fill it in")
             if by_id is None and not self.partly:
-                assert self.id_field is not None
                 message = f"there is no problem with the id {name!r}"
                 raise _at(row, self.id_field).error(message, "correct the id, or skip bad rows")
             return by_id

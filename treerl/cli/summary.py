@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shlex
+from collections import Counter
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
@@ -49,6 +51,7 @@ def show_summary(
     table = plain_table("", "")
     for name, value in (
         ("problems", _problems(summary, skipped)),
+        ("failures", _failures(summary["failures"], out)),
         ("solutions", _solutions(summary)),
         ("steps", _labels(labels)),
         ("labels by", _sources(summary["label_sources"])),
@@ -65,7 +68,10 @@ def show_summary(
     console.print(table)
     show_files(out)
     where = shlex.quote(str(out))
-    following = f"\nNext:  treerl show {where}\n       treerl export {where} trl --out train.jsonl"
+    following = (
+        f"\nNext:  treerl show {where}\n       treerl audit {where}"
+        f"\n       treerl export {where} trl --out train.jsonl"
+    )
     console.print(Text(following), soft_wrap=True)
 
 
@@ -84,13 +90,18 @@ def show_files(out: Path) -> None:
 
 def _problems(summary: Mapping[str, Any], skipped: int) -> str:
     text = f"{summary['problems']:,}"
-    if summary["failures"]:
-        text += f", {summary['failures']:,} failures (failures.jsonl)"
-    return f"{text}, {skipped:,} bad rows skipped" if skipped else text
+    return f"{text}, {skipped:,} bad row{'s' * (skipped != 1)} skipped" if skipped else text
 
 
-def _generated(summary: Mapping[str, Any]) -> int:
-    return int(summary["ledger"]["generated"])
+def _failures(count: int, out: Path) -> str:
+    """Count failures, with the commonest reason; nothing where there is none."""
+    if not count:
+        return ""
+    with (out / "failures.jsonl").open(encoding="utf-8") as lines:
+        reasons = Counter(str(json.loads(line)["reason"]) for line in lines)
+    (reason, n), *others = reasons.most_common()
+    which = f"{n:,} of them" if others else "all"
+    return f"{count:,} (failures.jsonl), {which}: {clean(reason)[:200]}"
 
 
 def _solutions(summary: Mapping[str, Any]) -> str:

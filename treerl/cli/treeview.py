@@ -45,11 +45,11 @@ class TreeView:
         for line in _wrapped(clean(tree.problem.text), self.width - 2):
             yield Text(f"  {line}")
         gold = "unknown" if tree.problem.answer is None else clean(tree.problem.answer)
-        root = tree.root
+        right, scored = tree.samples()
         yield Text(f"  gold answer: {gold}")
         yield Text(
             f"{len(tree) - 1:,} steps, {len(tree.leaves()):,} solutions in the tree, "
-            f"{root.correct:,} of {root.total:,} sampled ones right",
+            f"{right:,} of {scored:,} sampled ones right",
             "dim",
         )
         ledger = tree.ledger
