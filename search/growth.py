@@ -208,7 +208,10 @@ async def run(
         attempt = 0
         while True:
             try:
-                return await engine.generate(request)
+                found = await engine.generate(request)
+                if not isinstance(found, Completion):
+                    raise TypeError(f"the engine returned {_what(found)}, not a Completion")
+                return found
             except EngineError as error:
                 if not error.retryable or attempt == retries:
                     return error
@@ -226,6 +229,14 @@ async def run(
         answer: Answer | Exception
         try:
             answer = await (generate(request) if isinstance(request, Request) else judge(request))
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # The driver cancelled nothing: the engine or judge let out a cancellation of its own.
+            words = "cancelled inside, not by its caller"
+            is_judge = isinstance(request, JudgeRequest)
+            answer = Judgement(error=words) if is_judge else EngineError(words)
         except Exception as error:  # a fault of the engine's code: raised by the driver below
             answer = error
         told.put_nowait((growth, request.request_id, answer))

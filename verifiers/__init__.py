@@ -13,6 +13,8 @@ if not __name__.startswith("treerl."):
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from treerl.verdict import StepVerdict, Verdict
+
 if TYPE_CHECKING:
     from .answers import AnswerVerifier
     from .execute import ExecutionResult, PythonExecutor
@@ -35,9 +37,11 @@ __all__ = [
     "IsolationReport",
     "PoolStats",
     "PythonExecutor",
+    "StepVerdict",
     "StepVerifier",
     "Tolerance",
     "Translator",
+    "Verdict",
     "VerifierStats",
     "WorkerPool",
     "extract_answer",

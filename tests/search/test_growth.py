@@ -267,3 +267,60 @@ def test_errors_that_are_not_retryable_are_told_at_once() -> None:
     (growth,) = run_sync(searches(engine, 1, simulations=1), engine, JUDGES)
     assert len(tries) == len(set(tries)) == 1
     assert growth.tree.nodes[1].error == "EngineError: too long"
+
+
+def test_a_cancellation_let_out_by_an_engine_is_a_failed_request() -> None:
+    class Leaky(ScriptedEngine):
+        async def generate(self, request: Request):
+            completion = await super().generate(request)
+            if request.seed is not None and request.seed % 3 == 0:
+                raise asyncio.CancelledError
+            return completion
+
+    engine = Leaky(dice_policy)
+    growths = run_sync(searches(engine, 4), engine, JUDGES)
+    errors = [node.error for growth in growths for node in growth.tree.nodes if node.error]
+    assert all(growth.done for growth in growths)
+    assert set(errors) == {"EngineError: cancelled inside, not by its caller"}
+
+
+def test_a_cancellation_let_out_by_a_judge_is_a_record() -> None:
+    async def reward(problem, text, leaf) -> float:
+        raise asyncio.CancelledError
+
+    engine = ScriptedEngine(dice_policy)
+    (growth,) = run_sync(searches(engine, 1), engine, Judges(reward=reward))
+    assert growth.done
+    assert all(leaf.reward is None for leaf in growth.tree.leaves())
+
+
+def test_cancelling_the_driver_still_ends_it() -> None:
+    class Endless(ScriptedEngine):
+        async def generate(self, request: Request):
+            await asyncio.Event().wait()
+
+    async def main() -> None:
+        engine = Endless(dice_policy)
+
+        async def collect() -> None:
+            async for _ in run(searches(engine, 2), engine, JUDGES):
+                pass
+
+        task = asyncio.create_task(collect())
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert len(asyncio.all_tasks()) == 1
+
+    asyncio.run(main())
+
+
+def test_an_engine_that_returns_no_completion_is_named() -> None:
+    class Nothing(ScriptedEngine):
+        async def generate(self, request: Request):
+            return None
+
+    engine = Nothing(dice_policy)
+    with pytest.raises(TypeError, match="the engine returned 'None' .NoneType., not a Completion"):
+        run_sync(searches(engine, 1), engine, JUDGES)

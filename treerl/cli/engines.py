@@ -164,10 +164,7 @@ def _open_server(options: EngineOptions) -> Engine:
     if options.max_batch is not None:
         arguments["concurrency"] = options.max_batch
     with _without_log("treerl.engines.server"):
-        try:
-            engine = ServerEngine.connect(options.url, max_context=options.max_context, **arguments)
-        except (TypeError, ValueError) as error:
-            raise ConfigError(f"the server at {options.url[0]} cannot be used: {error}") from error
+        engine = ServerEngine.connect(options.url, max_context=options.max_context, **arguments)
     for note in engine.findings.notes:
         say(f"  note: {note}")
     return engine

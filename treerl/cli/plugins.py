@@ -5,12 +5,12 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-import traceback
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
+from treerl.cli.console import say
 from treerl.errors import ConfigError, TreeRLError
 
 if TYPE_CHECKING:
@@ -39,18 +39,28 @@ def load_engine(spec: str, model: str | None, arguments: dict[str, Any]) -> Engi
 
     Raises:
         ConfigError: There is no such object, it fails, or what comes out is no engine.
+
+    Returns:
+        The engine, guarded: see :class:`treerl.engines.GuardedEngine`.
     """
+    from treerl.engines.guarded import GuardedEngine
+
     found = _find(spec, "--engine")
-    if inspect.isclass(found) or _missing(found):
+    if inspect.isclass(found) or _call(spec, "--engine", _missing, found):
         if not callable(found):
             raise _no_engine(spec, found)
         names = () if model is None else (model,)
         found = _call(spec, "--engine", found, *names, **arguments)
-        if _missing(found):
+        if _call(spec, "--engine", _missing, found):
             raise _no_engine(f"{spec}(…)", found)
     elif arguments:
         raise ConfigError(f"--engine {spec} is made already; leave --engine-arg out")
-    return cast("Engine", found)
+    guard = _call(spec, "--engine", GuardedEngine, found, f"--engine {spec}", warn=_warn)
+    return cast("Engine", guard)
+
+
+def _warn(text: str) -> None:
+    say(f"  warning: {text}")
 
 
 def load_reward(spec: str, stack: ExitStack) -> Reward:
@@ -139,10 +149,10 @@ def _call(spec: str, option: str, make: Callable[..., Any], *args: Any, **option
 
 def _failed(spec: str, option: str, what: str, error: Exception) -> ConfigError:
     """Return an error that says where in the user's code it went wrong."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if "importlib" not in f.filename]
-    last = frames[-1] if frames and frames[-1].filename != __file__ else None
-    place = f" ({last.filename}, line {last.lineno})" if last is not None else ""
-    return ConfigError(f"{option} {spec} {what}: {type(error).__name__}: {error}{place}")
+    from treerl.engines.guarded import place_in_code
+
+    where = place_in_code(error)
+    return ConfigError(f"{option} {spec} {what}: {type(error).__name__}: {error}{where}")
 
 
 def _check_call(

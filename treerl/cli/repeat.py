@@ -15,12 +15,12 @@ from dataclasses import asdict, fields, replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_origin
-from urllib.parse import urlsplit, urlunsplit
 
 from treerl.cli.engines import EngineOptions
 from treerl.cli.inputs import InputOptions
 from treerl.cli.plugins import is_plugin
 from treerl.cli.presets import LabelOptions, in_force
+from treerl.engines.address import without_secrets as _without_secrets
 from treerl.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
@@ -231,9 +231,3 @@ def _where(source: str) -> str:
     """Return a source such that it is found from any folder."""
     path = Path(source).expanduser()
     return str(path.resolve()) if path.exists() else source
-
-
-def _without_secrets(url: str) -> str:
-    """Return an address without user, password and query."""
-    parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))

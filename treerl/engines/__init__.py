@@ -22,6 +22,7 @@ from treerl.engines.base import (
 
 if TYPE_CHECKING:
     from treerl.engines.clock import VirtualClock
+    from treerl.engines.guarded import GuardedEngine
     from treerl.engines.hf import HFEngine
     from treerl.engines.scripted import ScriptedEngine
     from treerl.engines.server import ServerEngine
@@ -35,6 +36,7 @@ __all__ = [
     "Completion",
     "Engine",
     "FinishReason",
+    "GuardedEngine",
     "HFEngine",
     "HFTokenizer",
     "Request",
@@ -50,6 +52,7 @@ __all__ = [
 
 _HOMES = {
     "ByteTokenizer": "treerl.engines.tokenizer",
+    "GuardedEngine": "treerl.engines.guarded",
     "HFEngine": "treerl.engines.hf",
     "HFTokenizer": "treerl.engines.tokenizer",
     "ScriptedEngine": "treerl.engines.scripted",

@@ -7,10 +7,12 @@ is tested against a live server; the second against a fake written from SGLang's
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from treerl.engines.base import Completion, FinishReason, Request, Tokenizer, Usage
+from treerl.engines.checks import read_logprob
 from treerl.errors import EngineError
 
 __all__ = ["DIALECTS", "Dialect", "PlainDialect", "SGLangDialect", "VLLMDialect"]
@@ -69,7 +71,7 @@ def _end(
         return "length", None
     if kind == "abort":
         return "abort", None
-    raise EngineError(f"the server ended the request with {kind!r}", retryable=True)
+    raise EngineError(f"the server ended the request with {str(kind)[:60]!r}", retryable=True)
 
 
 class VLLMDialect:
@@ -113,16 +115,16 @@ class VLLMDialect:
     ) -> Completion:
         """Return the completion; see :class:`Dialect`."""
         choice = answer["choices"][0]
-        ids = tuple(choice["token_ids"])
+        ids = tuple(choice["token_ids"])  # as they are: check_completion looks at each
         reason, stop = _end(ids, choice["finish_reason"], choice.get("stop_reason"), eos_ids)
-        logprobs = choice.get("logprobs") or {}
+        logprobs = _dict(choice.get("logprobs"))
         return Completion(
             token_ids=ids,
             logprobs=tuple(logprobs.get("token_logprobs") or ()),
             finish_reason=reason,
             stop_reason=stop,
             top_logprobs=_wanted(map(_named, logprobs.get("top_logprobs") or ()), request, ids),
-            usage=_usage(answer, request, len(ids)),
+            usage=_usage(_cached(answer), request, len(ids)),
         )
 
     def ask_score(self, token_ids: Sequence[int], model: str) -> Json:
@@ -138,7 +140,8 @@ class VLLMDialect:
     def read_score(self, answer: Json, token_ids: Sequence[int], start: int) -> list[float]:
         """Return the log-probs; see :class:`Dialect`."""
         rows = answer["choices"][0]["prompt_logprobs"][start:]
-        return [row[str(i)]["logprob"] for row, i in zip(rows, token_ids[start:], strict=True)]
+        found = [row[str(i)]["logprob"] for row, i in zip(rows, token_ids[start:], strict=True)]
+        return [read_logprob(x, least=-math.inf) for x in found]
 
 
 class SGLangDialect:
@@ -191,7 +194,7 @@ class SGLangDialect:
         # Entries are [log-prob, id, text or null]. These ids are all that were sampled, whereas
         # output_ids may lack the one that stopped.
         entries = meta["output_token_logprobs"]
-        ids = tuple(int(entry[1]) for entry in entries)
+        ids = tuple(entry[1] for entry in entries)
         end = meta["finish_reason"]
         reason, stop = _end(ids, end["type"], end.get("matched"), eos_ids)
         tops: list[dict[int, float]] = [{} for _ in ids]
@@ -199,14 +202,14 @@ class SGLangDialect:
             for found, row in zip(tops, meta.get(key) or (), strict=False):
                 found.update({int(entry[1]): _value(entry[0]) for entry in row or ()})
         for found, entry in zip(tops, entries, strict=True):
-            found.setdefault(int(entry[1]), float(entry[0]))
+            found.setdefault(entry[1], entry[0])
         return Completion(
             token_ids=ids,
-            logprobs=tuple(float(entry[0]) for entry in entries),
+            logprobs=tuple(entry[0] for entry in entries),
             finish_reason=reason,
             stop_reason=stop,
             top_logprobs=_wanted(tops, request, ids),
-            usage=Usage(len(request.prompt_ids), int(meta.get("cached_tokens") or 0), len(ids)),
+            usage=_usage(meta.get("cached_tokens"), request, len(ids)),
         )
 
     def ask_score(self, token_ids: Sequence[int], model: str) -> Json:
@@ -223,7 +226,7 @@ class SGLangDialect:
         entries = answer["meta_info"]["input_token_logprobs"][start:]
         if [int(entry[1]) for entry in entries] != list(token_ids[start:]):
             raise EngineError("the server scored other tokens than those it was sent")
-        return [float(entry[0]) for entry in entries]
+        return [read_logprob(entry[0], least=-math.inf) for entry in entries]
 
 
 class PlainDialect:
@@ -260,19 +263,21 @@ class PlainDialect:
     ) -> Completion:
         """Return the completion; see :class:`Dialect`."""
         choice = answer["choices"][0]
-        text, kind = str(choice["text"]), choice["finish_reason"]
+        text, kind = choice["text"], choice["finish_reason"]
+        if not isinstance(text, str):
+            raise TypeError(f"its text is a {type(text).__name__}")
         stop = request.stop[0] if len(request.stop) == 1 and text else None
         ids = tokenizer.encode(text + (stop or "") if kind == "stop" else text)
         if kind == "stop" and stop is None and eos_ids:
             ids.append(min(eos_ids))
         reason, stop_reason = _end(ids, kind, stop, eos_ids)
-        generated = (answer.get("usage") or {}).get("completion_tokens") or len(ids)
+        generated = _dict(answer.get("usage")).get("completion_tokens") or len(ids)
         return Completion(
             token_ids=tuple(ids),
             logprobs=(),
             finish_reason=reason,
             stop_reason=stop_reason,
-            usage=_usage(answer, request, int(generated)),
+            usage=_usage(_cached(answer), request, generated),
         )
 
     def ask_score(self, token_ids: Sequence[int], model: str) -> Json:
@@ -310,9 +315,22 @@ def _wanted(rows: Any, request: Request, ids: Sequence[int]) -> tuple[dict[int, 
     return tuple(kept)
 
 
-def _usage(answer: Json, request: Request, generated: int) -> Usage:
-    details = (answer.get("usage") or {}).get("prompt_tokens_details") or {}
-    return Usage(len(request.prompt_ids), int(details.get("cached_tokens") or 0), generated)
+def _usage(cached: Any, request: Request, generated: Any) -> Usage:
+    """Return counts as the server has them; check_completion looks whether they are numbers."""
+    prompt = len(request.prompt_ids)
+    # After a preemption a server may count what it took from the cache twice.
+    return Usage(prompt, min(cached, prompt) if isinstance(cached, int) else cached or 0, generated)
+
+
+def _cached(answer: Json) -> Any:
+    return _dict(_dict(answer.get("usage")).get("prompt_tokens_details")).get("cached_tokens")
+
+
+def _dict(found: Any) -> Json:
+    """Return a part of an answer that may be left out or null."""
+    if found is None or isinstance(found, dict):
+        return found or {}
+    raise TypeError(f"{str(found)[:40]!r} is no object")
 
 
 DIALECTS: dict[str, type[VLLMDialect] | type[SGLangDialect] | type[PlainDialect]] = {

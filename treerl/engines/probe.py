@@ -1,19 +1,23 @@
 """What a server can do, found out by asking it before the work begins.
 
 Documentation ages and servers differ by their start options, so nothing is believed: ids, seeds,
-log-probs and exactness are each tried with a few tokens.
+log-probs and exactness are each tried with a few tokens. Only which model it serves, a server is
+asked in words.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
+from treerl.engines.address import Address
 from treerl.engines.base import Completion, Request
+from treerl.engines.dialects import DIALECTS, Dialect, SGLangDialect
+from treerl.engines.posting import Client, Unreachable
 from treerl.errors import EngineError
 
-__all__ = ["Findings", "LogprobMode", "probe"]
+__all__ = ["Findings", "LogprobMode", "Served", "identify", "probe"]
 
 LogprobMode = Literal["processed", "temperature", "raw", "none"]
 """Of what distribution a server's log-probs are: of the one sampled from; of it but for top-p; of
@@ -39,6 +43,80 @@ class Findings:
     seeds: bool
     chosen: bool
     notes: tuple[str, ...] = ()
+
+
+class Served(NamedTuple):
+    """What a server says it serves.
+
+    Attributes:
+        dialect: How it is spoken to.
+        name: The served name.
+        root: Folder or hub id of the model, if it says so.
+        context: Prompt plus generated tokens, if it says so.
+    """
+
+    dialect: Dialect
+    name: str
+    root: str | None
+    context: int | None
+
+
+async def identify(client: Client, address: Address, dialect: str) -> Served:
+    """Ask a server what it is.
+
+    Args:
+        client: Asks.
+        address: Of the server.
+        dialect: "auto" or a key of :data:`~treerl.engines.dialects.DIALECTS`.
+
+    Raises:
+        EngineError: Nothing there speaks the dialect; the message says what was answered.
+    """
+    if dialect in ("auto", "sglang"):
+        path = "/get_model_info"
+        try:
+            info = await client.look(address, path)
+        except Unreachable:
+            raise
+        except EngineError as error:
+            if dialect == "sglang":
+                raise EngineError(f"no SGLang there: {error}") from error
+            info = None
+        model = info.get("model_path") if isinstance(info, dict) else None
+        if isinstance(model, str):
+            return Served(SGLangDialect(), model, model, await _sglang_context(client, address))
+        if dialect == "sglang":
+            raise EngineError(f"no SGLang there: {path} says no model_path")
+    path = "/v1/models"
+    models = await client.look(address, path)
+    try:
+        card = models["data"][0]
+        name, root, context = card["id"], card.get("root"), card.get("max_model_len")
+    except (AttributeError, IndexError, KeyError, TypeError) as error:
+        raise EngineError(
+            f"{path} answered with no list of models: is this an OpenAI-style address?"
+        ) from error
+    if not isinstance(name, str) or not isinstance(root, str | None):
+        raise EngineError(f"{path} names no model: is this an OpenAI-style address?")
+    if dialect == "auto":
+        dialect = "vllm" if context is not None else "openai"
+    return Served(DIALECTS[dialect](), name, root, _tokens(context, f"{path}: max_model_len"))
+
+
+async def _sglang_context(client: Client, address: Address) -> int | None:
+    path = "/get_server_info"
+    try:
+        info = await client.look(address, path)
+    except EngineError:
+        return None
+    found = info.get("context_length") if isinstance(info, dict) else None
+    return _tokens(found, f"{path}: context_length")
+
+
+def _tokens(value: Any, name: str) -> int | None:
+    if value is None or (type(value) is int and value > 1):
+        return value
+    raise EngineError(f"{name} is {str(value)[:40]!r}, which is no number of tokens")
 
 
 def probe(ask: Ask, prompt: tuple[int, ...]) -> Findings:
@@ -86,9 +164,20 @@ def _mode(ask: Ask, base: Request, whole: Completion, notes: list[str]) -> Logpr
 
     def best(temperature: float, top_p: float) -> dict[int, float]:
         asked = base._replace(temperature=temperature, top_p=top_p, top_logprobs=5, seed=1)
-        return ask(asked).top_logprobs[0]
+        try:
+            rows = ask(asked).top_logprobs
+        except EngineError as error:
+            if error.retryable:
+                raise
+            rows = ()
+        return rows[0] if rows else {}
 
     plain = best(1.0, 1.0)
+    if not plain:
+        notes.append(
+            "no alternatives come back, so the log-probs cannot be told: they are left out"
+        )
+        return "none"
     if not _differ(plain, best(2.0, 1.0)):
         notes.append(
             "log-probs are of the raw logits: exact at temperature 1 and top_p 1 only "

@@ -16,13 +16,14 @@ from typing import Any, TypeVar
 
 import httpx
 
+from treerl.engines.address import Address, parse_address
 from treerl.engines.base import Capabilities, Completion, Request, Tokenizer, Usage
-from treerl.engines.checks import check_request, collect_eos_ids, room_for
+from treerl.engines.checks import check_completion, check_request, collect_eos_ids, room_for
 from treerl.engines.dialects import DIALECTS, Dialect, SGLangDialect
 from treerl.engines.gate import Gate, TurnedAway
 from treerl.engines.loop_thread import LoopThread
-from treerl.engines.posting import Busy, Unreachable, complaint, open_client, post, words_of
-from treerl.engines.probe import Findings, LogprobMode, probe
+from treerl.engines.posting import Busy, Client, Unreachable, words_of
+from treerl.engines.probe import Findings, LogprobMode, identify, probe
 from treerl.errors import ConfigError, EngineDied, EngineError, MissingExtra
 from treerl.seeding import derive_seed
 
@@ -31,6 +32,7 @@ __all__ = ["ServerEngine"]
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
+_ODD = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
 _SPILL = 8  # requests by which a tree's server must be busier than the idlest to lose it
 _LONGEST_WAIT = 30.0  # seconds between two tries
 
@@ -45,8 +47,8 @@ class ServerEngine:
     def __init__(
         self,
         home: LoopThread,
-        client: httpx.AsyncClient,
-        urls: Sequence[str],
+        client: Client,
+        servers: Sequence[Address],
         dialect: Dialect,
         tokenizer: Tokenizer,
         eos_ids: frozenset[int],
@@ -62,12 +64,13 @@ class ServerEngine:
         self.tokenizer = tokenizer
         self.eos_ids = eos_ids
         self.findings = Findings(False, "none", False, False)
+        self._probed = False
         self._max_context = max_context
-        self._urls = list(urls)
-        self._load = [0] * len(urls)
+        self._servers = list(servers)
+        self._load = [0] * len(servers)
         self._dialect = dialect
         self._model = model
-        self._gate = Gate(concurrency * len(urls))
+        self._gate = Gate(concurrency * len(servers))
         self._retries, self._backoff = retries, backoff
         self._tasks: dict[str, asyncio.Task[Any]] = {}
         self._aborted: set[str] = set()
@@ -112,7 +115,9 @@ class ServerEngine:
         """Find out what a server is and can do, and make an engine of it.
 
         Args:
-            urls: Base address, with or without ``/v1``; several serve the same model.
+            urls: Base address, with or without ``/v1``; several serve the same model. A user and
+                password in it are sent as such, a query stands behind every request; neither is
+                ever shown.
             tokenizer: Folder, hub id or tokenizer; by default what the server says it serves.
             model: The served name; the server's first by default.
             dialect: "auto", "vllm", "sglang" or "openai".
@@ -133,17 +138,21 @@ class ServerEngine:
             raise ConfigError("no server address was given")
         if dialect not in ("auto", *DIALECTS):
             raise ConfigError(f"dialect {dialect!r} is none of auto, {', '.join(DIALECTS)}")
-        bases = [base.rstrip("/").removesuffix("/v1") for base in bases]
-        key = os.environ.get(api_key_env) or None
+        for name, number in (("timeout", timeout), ("retries", retries), ("backoff", backoff)):
+            kinds = (int,) if name == "retries" else (int, float)
+            if type(number) not in kinds or not 0 <= number < 1e6:
+                raise ConfigError(f"{name} must be a number of 0 or more, not {number!r}")
+        servers = [parse_address(base) for base in bases]
+        key = _api_key(api_key_env)
 
         async def look() -> ServerEngine:
-            client = open_client(key, timeout, transport)
+            client = Client(servers, key, timeout, transport)
             try:
-                spoken, served, root, context = await _identify(client, bases[0], dialect)
-                words, ends = _tokenizer(tokenizer or root or served, eos_ids)
+                served = await identify(client, servers[0], dialect)
+                words, ends = _tokenizer(tokenizer or served.root or served.name, eos_ids)
                 engine = cls(
-                    home, client, bases, spoken, words, ends,
-                    model=model or served, max_context=max_context or context,
+                    home, client, servers, served.dialect, words, ends,
+                    model=model or served.name, max_context=max_context or served.context,
                     concurrency=concurrency, retries=retries, backoff=backoff,
                 )  # fmt: skip
                 await engine._probe()
@@ -157,8 +166,8 @@ class ServerEngine:
             return home.call(look()).result()
         except BaseException as error:
             home.stop()
-            if isinstance(error, (EngineError, httpx.HTTPError)):
-                text = f"the server at {bases[0]} cannot be used: {words_of(error)}"
+            if isinstance(error, (EngineError, *_ODD)):
+                text = f"the server at {servers[0].base} cannot be used: {words_of(error)}"
                 raise ConfigError(text) from error
             raise
 
@@ -178,8 +187,9 @@ class ServerEngine:
 
         # The probe is written without asyncio, so it sits in a thread and asks from there.
         self.findings = await asyncio.to_thread(probe, ask, prompt)
+        self._probed = True
         for note in self.findings.notes:
-            _log.warning("%s: %s", self._urls[0], note)
+            _log.warning("%s: %s", self._servers[0].base, note)
 
     # The engine -----------------------------------------------------------------------------------
 
@@ -236,13 +246,13 @@ class ServerEngine:
             finally:
                 self._load[server] -= 1
             await asyncio.sleep(min(wait, _LONGEST_WAIT))
-            server = (server + 1) % len(self._urls)
+            server = (server + 1) % len(self._servers)
         raise AssertionError("unreachable")
 
     def _choose(self, tree_id: str) -> int:
         """Return the tree's server, or the idlest one if the tree's is much busier."""
-        home = derive_seed("server", tree_id) % len(self._urls)
-        idlest = min(range(len(self._urls)), key=lambda i: self._load[i])
+        home = derive_seed("server", tree_id) % len(self._servers)
+        idlest = min(range(len(self._servers)), key=lambda i: self._load[i])
         return idlest if self._load[home] - self._load[idlest] > _SPILL else home
 
     async def _try_once(self, server: int, request: Request) -> Completion:
@@ -252,15 +262,20 @@ class ServerEngine:
                 f"request {request.request_id!r} asks for top_logprobs={request.top_logprobs}, "
                 f"but this server reports at most {self._dialect.top}"
             )
-        body = self._dialect.ask(request, self._model, self.eos_ids, room)
-        answer = await post(self._client, self._urls[server] + self._dialect.path, body)
+        dialect = self._dialect
+        body = dialect.ask(request, self._model, self.eos_ids, room)
+        answer = await self._client.post(self._servers[server], dialect.path, body)
         try:
-            found = self._dialect.read(answer, request, self.eos_ids, self.tokenizer)
-        except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise EngineError(
-                f"the server's answer is not a {self._dialect.name} completion: {error!r}"
-            ) from error
-        return _only_exact(found, request, self.findings.logprobs)
+            found = dialect.read(answer, request, self.eos_ids, self.tokenizer)
+        except _ODD as error:
+            raise self._odd("completion", error) from error
+        asked = room if dialect.token_ids else None
+        found = check_completion(found, request, self.eos_ids, room=asked)
+        return _only_exact(found, request, self.findings.logprobs) if self._probed else found
+
+    def _odd(self, kind: str, error: Exception) -> EngineError:
+        said = self._client.hide(repr(error))[:300]
+        return EngineError(f"the server's answer is not a {self._dialect.name} {kind}: {said}")
 
     async def score(self, token_ids: Sequence[int], start: int) -> list[float]:
         """Return log-probs (nats, temperature 1) of ``token_ids[start:]`` given what precedes."""
@@ -274,11 +289,14 @@ class ServerEngine:
         body = self._dialect.ask_score(token_ids, self._model)
 
         async def attempt(server: int) -> Any:
-            return await post(self._client, self._urls[server] + self._dialect.path, body)
+            return await self._client.post(self._servers[server], self._dialect.path, body)
 
         async with self._gate.enter("score"):
             answer = await self._persist(str(token_ids[:start]), attempt)
-        return self._dialect.read_score(answer, token_ids, start)
+        try:
+            return self._dialect.read_score(answer, token_ids, start)
+        except _ODD as error:
+            raise self._odd("score", error) from error
 
     async def abort(self, request_id: str) -> None:
         """Close a request's connection; its ``generate`` returns no tokens.
@@ -325,37 +343,26 @@ def _only_exact(found: Completion, request: Request, mode: LogprobMode) -> Compl
     """Leave out log-probs that are not those of the distribution sampled from."""
     exact = {
         "processed": True,
-        "none": True,  # the probe itself, which has not found out yet
+        "none": False,
         "temperature": request.top_p == 1,
         "raw": request.top_p == 1 and request.temperature in (0, 1),
     }[mode]
     return found if exact else found._replace(logprobs=(), top_logprobs=())
 
 
-async def _identify(
-    client: httpx.AsyncClient, base: str, dialect: str
-) -> tuple[Dialect, str, str | None, int | None]:
-    """Return (dialect, served name, folder or hub id of the model, context)."""
-    if dialect in ("auto", "sglang"):
-        answer = await client.get(f"{base}/get_model_info")
-        if answer.status_code == 200:
-            path = str(answer.json().get("model_path", ""))
-            return SGLangDialect(), path, path, await _sglang_context(client, base)
-        if dialect == "sglang":
-            raise EngineError(f"no SGLang there: /get_model_info answered {answer.status_code}")
-    answer = await client.get(f"{base}/v1/models")
-    if answer.status_code >= 400:
-        raise EngineError(f"/v1/models answered {answer.status_code}: {complaint(answer)}")
-    card = answer.json()["data"][0]
-    if dialect == "auto":
-        dialect = "vllm" if card.get("max_model_len") else "openai"
-    return DIALECTS[dialect](), card["id"], card.get("root"), card.get("max_model_len")
+def _api_key(variable: str) -> str | None:
+    """Return the API key of an environment variable.
 
-
-async def _sglang_context(client: httpx.AsyncClient, base: str) -> int | None:
-    answer = await client.get(f"{base}/get_server_info")
-    value = answer.json().get("context_length") if answer.status_code == 200 else None
-    return int(value) if value else None
+    Raises:
+        ConfigError: No header can hold it.
+    """
+    key = os.environ.get(str(variable), "").strip()
+    if not key.isascii() or not key.isprintable() or " " in key:
+        raise ConfigError(
+            f"the API key in the environment variable {variable} holds spaces or characters that "
+            "no key has"
+        )
+    return key or None
 
 
 def _tokenizer(

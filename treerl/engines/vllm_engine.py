@@ -29,6 +29,7 @@ from treerl.engines.checks import MAX_TOP_LOGPROBS, check_request, collect_eos_i
 from treerl.engines.loop_thread import LoopThread
 from treerl.engines.orphans import OrphanGuard
 from treerl.engines.tokenizer import HFTokenizer
+from treerl.engines.vllm_failures import start_failure
 from treerl.engines.vllm_words import (
     PROCESSED,
     completion_of,
@@ -128,7 +129,7 @@ class VLLMEngine:
             }
             return cls(settings, tokenizer, collect_eos_ids(generation, config, tokenizer.hf))
         except (OSError, ValueError, RuntimeError) as error:
-            raise ConfigError(f"vLLM cannot load {path}: {error}") from error
+            raise ConfigError(f"vLLM cannot load {path}: {start_failure(error)}") from error
 
     @staticmethod
     async def _start(arguments: dict[str, Any]) -> Any:
