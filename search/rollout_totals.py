@@ -15,6 +15,14 @@ from treerl.tree import Tree
 __all__ = ["RolloutTotals", "majority_right", "readable_answer"]
 
 _RIGHT = object()
+_COUNTS = (
+    *("problems", "trees", "nodes", "leaves", "distinct_leaves", "scored_leaves", "right_leaves"),
+    *("scored_problems", "without_contrast", "failures"),
+)
+_MEANS = (
+    *("ess", "first_nodes", "mean_reward", "uniform_mean_reward"),
+    *("mean_tokens", "uniform_mean_tokens", "pass_at_w", "maj_at_w"),
+)
 _TOKENS = (
     *("requests", "failed_requests", "generated", "kept", "duplicates", "surplus", "aborted"),
     *("flat_equivalent", "unique_tokens", "row_tokens"),
@@ -96,17 +104,13 @@ class RolloutTotals:
     def to_json(self) -> dict[str, Any]:
         """Return the totals as summary.json holds them; None where there was nothing to count."""
         means = {name: math.fsum(values) / len(values) for name, values in self._means.items()}
-        names = ("ess", "first_nodes", "mean_reward", "uniform_mean_reward")
-        names += ("mean_tokens", "uniform_mean_tokens", "pass_at_w", "maj_at_w")
         if not self._counts["answers"]:
             means.pop("maj_at_w", None)
         flat = self._cost["flat_equivalent"]
         flat_tokens = math.fsum(self._flat_tokens)
-        counts = ("problems", "trees", "nodes", "leaves", "distinct_leaves", "scored_leaves")
-        counts += ("right_leaves", "scored_problems", "without_contrast", "failures")
         return {
-            **{name: self._counts[name] for name in counts},
-            **{name: means.get(name) for name in names},
+            **{name: self._counts[name] for name in _COUNTS},
+            **{name: means.get(name) for name in _MEANS},
             "finish": dict(sorted(self._finish.items())),
             "cost": {
                 **{name: self._cost[name] for name in _TOKENS},

@@ -1,28 +1,4 @@
-"""From problems to a run folder of rollouts: trees, and a row a leaf for trainers.
-
-``rows/part-*.parquet`` hold, in the order of the problems and the nodes of their trees:
-
-=============== ============= ====================================================================
-column          type          what it holds
-=============== ============= ====================================================================
-problem_id      string        the problem
-group           string        what baselines are taken over: the problem
-leaf            int32         index of the leaf's node in its tree
-multiplicity    int32         samples that the row stands for: equal ones are one row
-late            int32         of those, samples that a fallback started; they carry no weight
-omega           float64       branch weight ω; a tree's sum to 1 unless requests failed
-reward          float64       null where unscored
-finish_reason   string        why the path ended; "aborted" paths have no reward
-text            string        the completion
-prompt_ids      list<int32>   ids of the prompt
-completion_ids  list<int32>   ids as generated, T of them
-nodes           list<int32>   (T,) node that each token stands in: equal nodes, shared tokens
-logprobs        list<float64> (T,) behaviour log-probs, nats; null where unknown
-loss_mask       list<bool>    (T,) tokens to train; with an estimator
-advantages      list<float64> (T,) 0 where the mask is false; with an estimator
-weights         list<float64> (T,) loss weight of the token; with an estimator
-=============== ============= ====================================================================
-"""
+"""From problems to a run folder of rollouts: trees, and a row a leaf for trainers."""
 
 from __future__ import annotations
 
@@ -32,24 +8,16 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from treerl import __version__
-from treerl.advantage import (
-    Advantages,
-    Estimator,
-    LeafAdvantages,
-    NodeAdvantages,
-    estimator,
-    to_rows,
-)
+from treerl.advantage import Advantages, Estimator, estimator
 from treerl.arrays import FloatArray, TreeArrays
 from treerl.config import to_jsonable
-from treerl.engines.base import Engine
+from treerl.engines.base import Engine, Tokenizer
 from treerl.errors import ConfigError
 from treerl.problem import Problem
 from treerl.protocols import JudgeStep, Reward, StepScorer
 from treerl.search.growth import Judges, run_coroutine
+from treerl.search.rollout_rows import leaf_records, rows_schema, write_rows
 from treerl.search.rollout_totals import RolloutTotals
 from treerl.search.runs import (
     RunPlan,
@@ -63,10 +31,9 @@ from treerl.search.treepo import TreePO
 from treerl.search.treepo_config import TreePOConfig
 from treerl.search.treepo_path import Decode
 from treerl.search.treepo_presets import preset
-from treerl.search.treepo_summary import branch_weights, sibling_shares
+from treerl.search.treepo_summary import segment_texts, sibling_shares
 from treerl.store import PROBLEMS_A_PART, ProblemResult, RunFolder
-from treerl.tree import RunInfo, Tree
-from treerl.treefile import replace_file
+from treerl.tree import Node, RunInfo, Tree
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -168,7 +135,7 @@ class Rollouts:
             manifest=self.manifest(problems, engine),
             judges=Judges(reward=self.reward, verifier=self.verifier, scorer=self.scorer),
             start=lambda problem: self._start(problem, engine),
-            result=self._result,
+            result=lambda index, tree, times: self._result(index, tree, times, engine.tokenizer),
             summarise=lambda folder, results: self._seal(folder, results, decode),
             active=self.active,
             on_result=on_result,
@@ -207,10 +174,13 @@ class Rollouts:
             eos_ids=engine.eos_ids,
         )
 
-    def _result(self, index: int, tree: Tree, volatile: dict[str, Any]) -> ProblemResult:
+    def _result(
+        self, index: int, tree: Tree, volatile: dict[str, Any], tokenizer: Tokenizer
+    ) -> ProblemResult:
         chosen = self.estimator()
         if chosen is not None:  # what it cannot read is said at the first tree, not at the end
             _estimate(chosen, [tree.arrays()], [sibling_shares(tree)])
+        self._annotate(tree, tokenizer)
         return ProblemResult(
             index=index,
             tree=tree,
@@ -218,13 +188,24 @@ class Rollouts:
             volatile={**volatile, "cached_tokens": tree.ledger.cached},
         )
 
+    def _annotate(self, tree: Tree, tokenizer: Tokenizer) -> None:
+        """Give nodes text and counts, for those who look at the tree without its model."""
+        for node, text in zip(tree.nodes[1:], segment_texts(tree, tokenizer)[1:], strict=True):
+            node.text = text
+        for leaf in tree.leaves():
+            node_above: Node | None = leaf if leaf.reward is not None else None
+            while node_above is not None:
+                node_above.total += leaf.multiplicity
+                node_above.correct += leaf.multiplicity * ((leaf.reward or 0.0) > self.right_above)
+                node_above = node_above.parent
+
     def _seal(
         self, folder: RunFolder, results: Iterable[ProblemResult], decode: Decode
     ) -> dict[str, Any]:
         """Write the rows and return the totals."""
         chosen, totals = self.estimator(), RolloutTotals(right_above=self.right_above)
         whole = _whitened(chosen, folder) if chosen is not None and chosen.whiten else None
-        schema = _schema(chosen is not None)
+        schema = rows_schema(chosen is not None)
 
         def tables(those: Iterable[ProblemResult]) -> Iterator[pa.Table]:
             import pyarrow as pa
@@ -233,13 +214,14 @@ class Rollouts:
                 records: list[dict[str, Any]] = []
                 if result.tree is not None:
                     own = None if chosen is None else _advantages(chosen, result.tree, whole)
-                    records = _records(result.tree, own, decode)
+                    name = None if chosen is None else chosen.name
+                    records = leaf_records(result.tree, own, name, decode)
                 totals.add(result, {record["leaf"]: record["text"] for record in records})
                 if records:
                     yield pa.Table.from_pylist(records, schema=schema)
 
         for part, those in groupby(results, key=lambda result: result.index // PROBLEMS_A_PART):
-            _write_tables(folder.path / "rows" / f"part-{part:05d}.parquet", schema, tables(those))
+            write_rows(folder.path / "rows" / f"part-{part:05d}.parquet", schema, tables(those))
         return totals.to_json()
 
 
@@ -279,78 +261,6 @@ def _estimate(
         raise ConfigError(f"the estimator '{chosen.name}' cannot read these trees: {error}") from (
             error
         )
-
-
-def _records(tree: Tree, advantages: Advantages | None, decode: Decode) -> list[dict[str, Any]]:
-    """Return a record a leaf, in the columns of the rows."""
-    leaves = tree.leaves()
-    omega = branch_weights(tree)
-    if advantages is None:
-        no = np.zeros(len(leaves))
-        rows = to_rows(tree, LeafAdvantages((no,), (no == 0,), ()))
-    else:
-        # A token counts once for each leaf below it, or once: as the values were made for.
-        by_node = isinstance(advantages, NodeAdvantages)
-        rows = to_rows(tree, advantages, weight="unique" if by_node else "leaf")
-    records = []
-    for leaf, row in zip(leaves, rows, strict=True):
-        plain = row.to_record()
-        text = decode(tuple(plain["token_ids"]))
-        record = {
-            "problem_id": tree.problem.id,
-            "group": row.group,
-            "leaf": leaf.index,
-            "multiplicity": leaf.multiplicity,
-            "late": (leaf.meta or {}).get("late", 0),
-            "omega": float(omega[leaf.index]),
-            "reward": plain["reward"],
-            "finish_reason": leaf.finish_reason,
-            # A lone surrogate has no UTF-8 form; ids, which are what counts, are not touched.
-            "text": text.encode("utf-8", "replace").decode(),
-            "completion_ids": plain["token_ids"],
-        }
-        for name in ("prompt_ids", "nodes", "logprobs"):
-            record[name] = plain[name]
-        if advantages is not None:
-            for name in ("loss_mask", "advantages", "weights"):
-                record[name] = plain[name]
-        records.append(record)
-    return records
-
-
-def _schema(with_advantages: bool) -> pa.Schema:
-    import pyarrow as pa
-
-    ids, numbers = pa.list_(pa.int32()), pa.list_(pa.float64())
-    columns = {
-        "problem_id": pa.string(),
-        "group": pa.string(),
-        "leaf": pa.int32(),
-        "multiplicity": pa.int32(),
-        "late": pa.int32(),
-        "omega": pa.float64(),
-        "reward": pa.float64(),
-        "finish_reason": pa.string(),
-        "text": pa.string(),
-        "prompt_ids": ids,
-        "completion_ids": ids,
-        "nodes": ids,
-        "logprobs": numbers,
-    }
-    if with_advantages:
-        columns |= {"loss_mask": pa.list_(pa.bool_()), "advantages": numbers, "weights": numbers}
-    return pa.schema(list(columns.items()))
-
-
-def _write_tables(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
-    import pyarrow.parquet as pq
-
-    def write(part: Path) -> None:
-        with pq.ParquetWriter(part, schema, compression="zstd") as writer:
-            for table in tables:
-                writer.write_table(table)
-
-    replace_file(path, write)
 
 
 def _described(value: Any) -> Any:

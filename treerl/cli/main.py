@@ -18,8 +18,10 @@ from treerl.cli.console import complain
 from treerl.cli.demo import demo
 from treerl.cli.export import export
 from treerl.cli.label import label
+from treerl.cli.rollout import rollout
 from treerl.cli.show import show
 from treerl.cli.verify import verify
+from treerl.cli.view import view
 from treerl.errors import TreeRLError
 
 __all__ = ["app", "main", "version"]
@@ -32,11 +34,13 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(label)
+app.command()(rollout)
 app.command()(show)
 app.command()(export)
 app.command()(audit)
 app.command()(demo)
 app.command()(verify)
+app.command()(view)
 
 
 def _print_version(wanted: bool) -> None:
@@ -60,7 +64,7 @@ def _root(
 
     Start with `treerl demo`. Then `treerl label` your own problems with your own model,
     look at them with `treerl show`, check them with `treerl audit`, and write training files
-    with `treerl export`.
+    with `treerl export`. `treerl rollout` grows trees for reinforcement learning instead.
     """
 
 

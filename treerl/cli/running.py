@@ -1,4 +1,4 @@
-"""Running a labeler under a progress bar, with a Ctrl-C that loses nothing."""
+"""Running a labeler, or rollouts, under a progress bar, with a Ctrl-C that loses nothing."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import contextlib
 import os
 import re
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from treerl.cli.console import say
 from treerl.cli.progress import LabelProgress, Session
@@ -17,8 +17,8 @@ from treerl.errors import EngineDied
 
 if TYPE_CHECKING:
     from treerl.engines.base import Engine
-    from treerl.prm.pipeline import Labeler
     from treerl.problem import Problem
+    from treerl.store import ProblemResult
 
 __all__ = ["Interrupted", "count_done", "run_labeler"]
 
@@ -27,14 +27,31 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _JOURNALLED = re.compile(rb'\{"index":(\d+)[,}]')
 
 
+class _Runs(Protocol):
+    """What fills a run folder: a ``Labeler``, or ``Rollouts``."""
+
+    async def arun(
+        self,
+        problems: Sequence[Problem],
+        engine: Engine,
+        out: str | Path,
+        *,
+        on_result: Callable[[ProblemResult], None] | None = None,
+    ) -> dict[str, Any]: ...
+
+
 class Interrupted(Exception):
     """The user ended a run; its text says what is safe and how to go on."""
 
 
 def run_labeler(
-    labeler: Labeler, problems: Sequence[Problem], engine: Engine, out: Path
+    labeler: _Runs,
+    problems: Sequence[Problem],
+    engine: Engine,
+    out: Path,
+    shown: Callable[[int, int], LabelProgress] = LabelProgress,
 ) -> tuple[dict[str, Any], Session]:
-    """Label problems into a run folder; return the run's summary and what this process did.
+    """Fill a run folder from problems; return the run's summary and what this process did.
 
     The first Ctrl-C (or SIGTERM) cancels what is under way and closes the folder; a second one
     ends the process at once, which the folder survives just as well.
@@ -44,7 +61,7 @@ def run_labeler(
         EngineDied: The engine is gone.
         StoreError: The folder is locked, belongs to another run, or cannot be written.
     """
-    with LabelProgress(len(problems), count_done(out)) as progress:
+    with shown(len(problems), count_done(out)) as progress:
         stopping = asyncio.Event()
         try:
             work = _run(labeler, problems, engine, out, progress, stopping)
@@ -68,7 +85,7 @@ def _interrupted(progress: LabelProgress, out: Path) -> Interrupted:
 
 
 async def _run(
-    labeler: Labeler,
+    labeler: _Runs,
     problems: Sequence[Problem],
     engine: Engine,
     out: Path,

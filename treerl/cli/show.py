@@ -139,12 +139,17 @@ def _list(source: Path) -> None:
     """Print a line a problem, for the first ones."""
     from rich.text import Text
 
-    table = plain_table("#>", "problem", "solutions right>", "steps>", "right>", "wrong>", "none>")
     trees = labelled(source)
-    for number, (tree, labels) in enumerate(islice(trees, LISTED)):
+    first = list(islice(trees, LISTED))
+    # Rollouts and files of trees have no labels to count.
+    judged = () if all(own is None for _, own in first) else ("right>", "wrong>", "none>")
+    table = plain_table("#>", "problem", "solutions right>", "steps>", *judged)
+    for number, (tree, labels) in enumerate(first):
         right, scored = tree.samples()
         counts = Counter(label.label for label in (labels or {}).values())
-        cells = [f"{counts[value]:,}" if labels is not None else "" for value in (1, 0, None)]
+        cells = [""] * len(judged)
+        if labels is not None:
+            cells = [f"{counts[value]:,}" for value in (1, 0, None)]
         table.add_row(
             str(number),
             Text(clean(tree.problem.id)),

@@ -1,9 +1,10 @@
-"""The last words of a labelling run: totals, files, and what to do next."""
+"""The last words of a run: totals, files, and what to do next."""
 
 from __future__ import annotations
 
 import json
 import shlex
+import textwrap
 from collections import Counter
 from collections.abc import Mapping
 from itertools import islice
@@ -17,11 +18,12 @@ from treerl.cli.progress import Session, duration
 from treerl.errors import TreeRLError
 from treerl.store import RunReader
 
-__all__ = ["show_files", "show_summary"]
+__all__ = ["show_files", "show_rollouts", "show_summary"]
 
 _WHAT = {
     "manifest.json": "every parameter and version of the run",
     "trees": "the trees, a row a step, exact to the token",
+    "rows": "the leaves with ids, log-probs and advantages, a row each, for trainers",
     "labels": "the labels with their evidence, a line a step",
     "conflicts.jsonl": "steps on which tools and rollouts disagree",
     "failures.jsonl": "what failed, and why",
@@ -75,6 +77,42 @@ def show_summary(
     console.print(Text(following), soft_wrap=True)
 
 
+def show_rollouts(
+    summary: Mapping[str, Any], out: Path, *, session: Session, seconds: float, skipped: int = 0
+) -> None:
+    """Print the totals of a run of rollouts, its files and the next command.
+
+    Arguments as of :func:`show_summary`.
+
+    Raises:
+        TreeRLError: Not one path ended; the reason is in the text.
+    """
+    if not summary["leaves"]:
+        raise TreeRLError(_nothing(out, "no path ended"))
+    trees, cost = max(summary["trees"], 1), summary["cost"]
+    table = plain_table("", "")
+    for name, value in (
+        ("problems", _problems(summary, skipped)),
+        ("failures", _failures(summary["failures"], out)),
+        ("leaves", f"{summary['leaves']:,}, {summary['leaves'] / trees:.1f} a tree"),
+        ("right", _right(summary)),
+        ("reward", _pair(summary, "mean_reward", ".3f")),
+        ("leaf length", _pair(summary, "mean_tokens", ".1f", " tokens")),
+        ("alike", _alike(summary)),
+        ("ended by", ", ".join(f"{reason} {n:,}" for reason, n in summary["finish"].items())),
+        ("tokens", f"{cost['generated']:,} generated, {cost['unique_tokens']:,} on ended paths"),
+        ("cost", _cost(cost)),
+        ("this session" if session.problems < summary["problems"] else "speed", _speed(session)),
+        ("time", duration(seconds)),
+    ):
+        if value:
+            table.add_row(name, Text(value))
+    console = output()
+    console.print(table)
+    show_files(out)
+    console.print(Text(f"\nNext:  treerl show {shlex.quote(str(out))}"), soft_wrap=True)
+
+
 def show_files(out: Path) -> None:
     """Print the files of a run folder with what they hold."""
     files = sorted(p for p in out.rglob("*") if p.is_file() and p.name != "LOCK")
@@ -100,8 +138,46 @@ def _failures(count: int, out: Path) -> str:
     with (out / "failures.jsonl").open(encoding="utf-8") as lines:
         reasons = Counter(str(json.loads(line)["reason"]) for line in lines)
     (reason, n), *others = reasons.most_common()
-    which = f"{n:,} of them" if others else "all"
-    return f"{count:,} (failures.jsonl), {which}: {clean(reason)[:200]}"
+    which = f"{n:,} of them: " if others else ""
+    return f"{count:,} (failures.jsonl), {which}{textwrap.shorten(clean(reason), 90)}"
+
+
+def _right(summary: Mapping[str, Any]) -> str:
+    if not summary["scored_leaves"]:
+        return "unknown: no leaf has a reward"
+    text = f"{summary['right_leaves'] / summary['scored_leaves']:.0%} of the leaves, "
+    text += f"{summary['pass_at_w']:.0%} of the problems by some leaf (pass@w)"
+    if summary["maj_at_w"] is not None:
+        text += f", {summary['maj_at_w']:.0%} by the majority (maj@w)"
+    same = summary["without_contrast"]
+    return f"{text}; {same:,} with one reward on all leaves" if same else text
+
+
+def _pair(summary: Mapping[str, Any], name: str, form: str, unit: str = "") -> str:
+    """Return a mean with branch weights beside the one with equal weights."""
+    value, uniform = summary[name], summary[f"uniform_{name}"]
+    if value is None or uniform is None:
+        return ""
+    return f"{value:{form}}{unit} by branch weight, {uniform:{form}} with equal weights"
+
+
+def _alike(summary: Mapping[str, Any]) -> str:
+    if summary["ess"] is None:
+        return ""
+    return (
+        f"{summary['first_nodes']:.1f} different first segments a tree, effective sample size "
+        f"{summary['ess']:.1f}"
+    )
+
+
+def _cost(cost: Mapping[str, Any]) -> str:
+    """Say what a leaf cost against a flat sample, and against the leaves themselves one by one."""
+    if cost["relative_cost"] is None:
+        return ""
+    return (
+        f"{cost['relative_cost']:.2f} of a flat sample a leaf ({cost['saved']:.0%} less than these "
+        "leaves one by one)"
+    )
 
 
 def _solutions(summary: Mapping[str, Any]) -> str:
@@ -148,7 +224,7 @@ def _sources(sources: Mapping[str, int]) -> str:
     return ", ".join(f"{words.get(name, name)} {n:,}" for name, n in sources.items()) or "nothing"
 
 
-def _nothing(out: Path) -> str:
+def _nothing(out: Path, what: str = "no step was labelled") -> str:
     reasons = [str(f.get("reason")) for f in islice(RunReader(out).failures(), 1)]
     first = f"; the first reason: {reasons[0]}" if reasons else ""
-    return f"no step was labelled{first} (all reasons are in {out / 'failures.jsonl'})"
+    return f"{what}{first} (all reasons are in {out / 'failures.jsonl'})"
