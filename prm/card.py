@@ -252,4 +252,4 @@ def _escaped(text: str) -> str:
 
 
 def _percent(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.1f} %" if whole else "none"
+    return f"{100 * part / whole:.1f} %" if whole else "n/a"

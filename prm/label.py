@@ -8,20 +8,32 @@ an error already found (masked). A label without evidence does not exist.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from treerl.errors import StoreError
 from treerl.prm.consensus import consensus_of_tree, kept_steps
 from treerl.prm.fuse import Evidence, Fused, Fusion, LabelSource
 from treerl.prm.rationale import write_rationale
+from treerl.runfiles import DAMAGE, short_json
+from treerl.runreader import Line
 from treerl.search.restmcts import value_targets_of_tree
 from treerl.steps import STEP_ERROR
+from treerl.store import RunReader
 from treerl.tree import Node, Tree
 from treerl.verdict import StepVerdict, Verdict
 
-__all__ = ["LABEL_SCHEMA", "StepLabel", "evidence_of", "label_tree"]
+__all__ = [
+    "LABEL_SCHEMA",
+    "LabelLine",
+    "StepLabel",
+    "evidence_of",
+    "label_tree",
+    "parse_label",
+    "read_labels",
+]
 
 LABEL_SCHEMA = "treerl.label/1"
 
@@ -105,39 +117,108 @@ class StepLabel:
         Raises:
             StoreError: The object is no label record.
         """
-        try:
-            return cls._from_json(data)
-        except (KeyError, TypeError) as error:
-            raise StoreError(
-                f"not a label record: {error!r} is missing or of a wrong type"
-            ) from error
-
-    @classmethod
-    def _from_json(cls, data: dict[str, Any]) -> StepLabel:
-        evidence = data["evidence"]
-        tool = evidence["tool"]
+        get = _Fields(data)
         return cls(
-            id=data["id"],
-            problem_id=data["problem"]["id"],
-            statement=data["problem"]["statement"],
-            answer=data["problem"]["answer"],
-            node=evidence["tree"]["node"],
-            parent=evidence["tree"]["parent"],
-            index=data["step"]["index"],
-            prefix=tuple(data["prefix"]),
-            step=data["step"]["text"],
-            terminal=data["step"]["terminal"],
-            label=data["label"],
-            soft=data["soft_label"],
-            source=data["label_source"],
-            masked=data["masked"],
-            verdict=None if tool is None else StepVerdict.from_json(tool),
-            correct=evidence["mc"]["correct"],
-            total=evidence["mc"]["total"],
-            visits=evidence["tree"]["N"],
-            value_sum=evidence["tree"]["W"],
-            rationale=data["rationale"],
+            id=get("a string", "id"),
+            problem_id=get("a string", "problem", "id"),
+            statement=get("a string", "problem", "statement"),
+            answer=get("a string or null", "problem", "answer"),
+            node=get("a whole number", "evidence", "tree", "node"),
+            parent=get("a whole number", "evidence", "tree", "parent"),
+            index=get("a whole number", "step", "index"),
+            prefix=tuple(get("a list of strings", "prefix")),
+            step=get("a string", "step", "text"),
+            terminal=get("true or false", "step", "terminal"),
+            label=get("1, 0 or null", "label"),
+            soft=get("a number from 0 to 1 or null", "soft_label"),
+            source=get("a string", "label_source"),
+            masked=get("true or false", "masked"),
+            verdict=_verdict(get("an object or null", "evidence", "tool")),
+            correct=get("a whole number", "evidence", "mc", "correct"),
+            total=get("a whole number", "evidence", "mc", "total"),
+            visits=get("a whole number", "evidence", "tree", "N"),
+            value_sum=get("a number", "evidence", "tree", "W"),
+            rationale=get("a string", "rationale"),
         )
+
+
+class _Fields:
+    """The fields of a label record, each of its kind or an error that names it."""
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self._data = data
+
+    def __call__(self, kind: str, *path: str) -> Any:
+        value: Any = self._data
+        for i, key in enumerate(path):
+            if not isinstance(value, dict):
+                raise StoreError(f"not a label record: '{'.'.join(path[:i])}' is no object")
+            if key not in value:
+                raise StoreError(f"not a label record: '{'.'.join(path[: i + 1])}' is missing")
+            value = value[key]
+        if not _KINDS[kind](value):
+            name = ".".join(path)
+            raise StoreError(f"not a label record: '{name}' is {short_json(value)}, not {kind}")
+        return value
+
+
+def _verdict(tool: dict[str, Any] | None) -> StepVerdict | None:
+    try:
+        return None if tool is None else StepVerdict.from_json(tool)
+    except DAMAGE as error:
+        raise StoreError(
+            f"not a label record: 'evidence.tool' is no verdict ({type(error).__name__}: {error})"
+        ) from error
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
+
+
+# type() and not isinstance(): to Python a true is a 1, to a reader of the file it is not.
+_KINDS: dict[str, Callable[[Any], bool]] = {
+    "a string": lambda value: type(value) is str,
+    "a string or null": lambda value: value is None or type(value) is str,
+    "a list of strings": lambda value: (
+        type(value) is list and all(type(item) is str for item in value)
+    ),
+    "a whole number": lambda value: type(value) is int and abs(value) < 2**63,
+    "a number": _is_number,
+    "a number from 0 to 1 or null": lambda value: (
+        value is None or (_is_number(value) and 0 <= value <= 1)
+    ),
+    "an object or null": lambda value: value is None or type(value) is dict,
+    "true or false": lambda value: type(value) is bool,
+    "1, 0 or null": lambda value: value is None or (type(value) is int and value in (0, 1)),
+}
+
+
+class LabelLine(NamedTuple):
+    """A label as it is stored: where, the JSON object, and what it says."""
+
+    line: Line
+    label: StepLabel
+
+
+def read_labels(run: RunReader) -> Iterator[LabelLine]:
+    """Yield the labels of a run with the places where they stand.
+
+    Raises:
+        StoreError: A line is damaged; the error names it.
+    """
+    return map(parse_label, run.lines("labels"))
+
+
+def parse_label(line: Line) -> LabelLine:
+    """Return the label of a line.
+
+    Raises:
+        StoreError: The line holds none; the error names it.
+    """
+    try:
+        return LabelLine(line, StepLabel.from_json(line.record))
+    except StoreError as error:
+        raise StoreError(f"{line.file}, line {line.number}: {error}") from error
 
 
 def label_tree(tree: Tree, fusion: Fusion) -> list[StepLabel]:
@@ -252,7 +333,7 @@ def _label(
         total=node.total,
         visits=node.visits,
         value_sum=node.value_sum,
-        rationale=write_rationale(label, evidence_of(node), node.verdict),
+        rationale=write_rationale(label, evidence_of(node), node.verdict, masked=masked),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from treerl import __version__
 from treerl.config import to_jsonable
 from treerl.engines.base import Engine
-from treerl.errors import ConfigError
+from treerl.errors import ConfigError, StoreError
 from treerl.ledger import Ledger
 from treerl.prm.fuse import Fusion
 from treerl.prm.label import label_tree
@@ -193,12 +193,29 @@ def _sampler(search: SearchConfig) -> str:
     return "prefix_mc" if isinstance(search, PrefixMCConfig) else "mcts"
 
 
+_NAMES: dict[int | None, str] = {1: "right", 0: "wrong"}
+
+
+def _of_label(index: int, label: dict[str, Any]) -> tuple[int | None, str]:
+    """Return a label and its source; a journal may hold what somebody has changed."""
+    made, source = label.get("label"), label.get("label_source")
+    if not isinstance(made, int | None) or not isinstance(source, str):
+        raise StoreError(
+            f"the journal holds a damaged label of problem {index}; remove the problem's line, and "
+            "the problem is done again"
+        )
+    return made, source
+
+
 def summarise(results: Iterable[ProblemResult], *, right_above: float = 0.5) -> dict[str, Any]:
     """Return a run's totals; everything in it is the same for equal runs.
 
     Args:
         results: Of the run's problems, by index.
         right_above: A reward above it is a right answer.
+
+    Raises:
+        StoreError: A label is damaged.
     """
     counts: Counter[str] = Counter()
     labels: Counter[str] = Counter()
@@ -208,11 +225,10 @@ def summarise(results: Iterable[ProblemResult], *, right_above: float = 0.5) -> 
         counts["problems"] += 1
         counts["failures"] += len(result.failures)
         counts["conflicts"] += len(result.conflicts)
-        for label in result.labels:
-            name = {1: "right", 0: "wrong"}.get(label["label"], "unlabelled")
-            labels[name] += 1
-            if label["label"] is not None:
-                sources[label["label_source"]] += 1
+        for made, source in (_of_label(result.index, label) for label in result.labels):
+            labels[_NAMES.get(made, "unlabelled")] += 1
+            if made is not None:
+                sources[source] += 1
         if result.tree is not None:
             tree = result.tree
             ledger += tree.ledger

@@ -15,8 +15,17 @@ RIGHT, WRONG = "Right", "Wrong"
 """The only two verdict words, in training, evaluation and search alike."""
 
 
-def write_rationale(label: int | None, evidence: Evidence, verdict: StepVerdict | None) -> str:
-    """Say why a step has its label; for an unlabelled step, what is known about it."""
+def write_rationale(
+    label: int | None, evidence: Evidence, verdict: StepVerdict | None, *, masked: bool = False
+) -> str:
+    """Say why a step has its label; for an unlabelled step, what is known about it.
+
+    Args:
+        label: 1 right, 0 wrong, None unlabelled.
+        evidence: What the label was made of.
+        verdict: The tool's, with the claims to name.
+        masked: The step has no label because one before it is wrong.
+    """
     refuted = _claims(verdict, Verdict.REFUTED)
     supported = _claims(verdict, Verdict.SUPPORTED)
     counts = _counts(evidence)
@@ -35,7 +44,8 @@ def write_rationale(label: int | None, evidence: Evidence, verdict: StepVerdict 
         return " ".join([*parts, *counts, "The step is right."])
     parts = [f"{_refutation(claim)}." for claim in refuted]
     parts += [f"The calculation {_quote(claim)} holds." for claim in supported]
-    return " ".join([*parts, *counts, "That is not enough to tell."])
+    why = "An earlier step is wrong already." if masked else "That is not enough to tell."
+    return " ".join([*parts, *counts, why])
 
 
 def _claims(verdict: StepVerdict | None, word: Verdict) -> list[ClaimVerdict]:

@@ -472,9 +472,9 @@ def test_extract_gold_never_breaks(text: str) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("p.jsonl", b"", "the file is empty"),
+        ("p.jsonl", b"", "the file is empty; name a file that holds rows"),
         ("p.jsonl", b"\n \n", "holds no row"),
-        ("p.json", b"[]", "the list is empty"),
+        ("p.json", b"[]", "the list is empty; name a file that holds rows"),
         ("p.json", b"[ ", "breaks off"),
         ("p.csv", b"question,answer\n", "holds no row"),
         ("p.csv", b"\n\n", "no header line"),
@@ -513,7 +513,7 @@ GOOD = json.dumps(Q1).encode() + b"\n"
         (b'{"question": null, "answer": "1"}', "the question is null"),
         (b'{"question": 5, "answer": "1"}', "the question is a number"),
         (b'{"question": "a"}', "there is no such field"),
-        (b"[" * 100_000, "nested too deeply"),
+        (b"[" * 100_000, "nested too deeply; no more than a few hundred levels"),
         (b"null", "the row is a JSON constant"),
     ],
 )
@@ -554,6 +554,25 @@ def test_a_json_list_that_breaks_off_keeps_what_came_before(write: Write) -> Non
         loaded = load_problems(write("p.json", whole[:cut]), on_error="skip")
         assert loaded.counts["skipped"] == 1
         assert [p.answer for p in loaded][:2] == ["2", "4"]
+
+
+def test_items_of_a_list_on_one_line_are_numbered(write: Write) -> None:
+    """Where the whole list stands on line 1, the line alone says nothing."""
+    good = '{"question": "q", "answer": "1"}'
+    bad = '{"question": "q", "answer": [1]}'
+    one_line = write("a.json", f"[{good}, {bad}, 5, {good}]".encode())
+    errors = load_problems(one_line, on_error="skip").errors
+    assert [error.line for error in errors] == [1, 1]
+    assert ", line 1, item 2, field 'answer': the value is a list" in str(errors[0])
+    assert ", line 1, item 3: the row is a JSON number" in str(errors[1])
+    spread = write("b.json", f"[\n{good},\n{bad},\n5, {good}, 6]".encode())
+    texts = [str(error) for error in load_problems(spread, on_error="skip").errors]
+    assert ", line 3, field 'answer'" in texts[0]
+    assert ", line 4: the row" in texts[1]
+    assert ", line 4, item 5: the row" in texts[2]
+    broken = write("c.json", f"[{good}, {good} {good}]".encode())
+    (error,) = load_problems(broken, on_error="skip").errors
+    assert ", line 1, item 2: ',' or ']' is missing" in str(error)
 
 
 def test_huge_lines(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:

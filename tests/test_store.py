@@ -200,6 +200,106 @@ def test_a_damaged_line_costs_its_own_problem_only(tmp_path, caplog, bad, where)
     assert digests(path) == filled(tmp_path / "straight", [0, 1])
 
 
+ODD_FIELDS = [
+    {"labels": "x"},
+    {"labels": [1]},
+    {"conflicts": None},
+    {"failures": {"a": 1}},
+    {"volatile": [1]},
+    {"tree": []},
+]
+
+
+@pytest.mark.parametrize("odd", ODD_FIELDS, ids=str)
+def test_a_line_with_fields_of_other_types_is_damage(tmp_path, odd) -> None:
+    path = tmp_path / "run"
+    with RunFolder(path, MANIFEST) as folder:
+        folder.add(result(0))
+        folder.add(result(1))
+    first, second = (path / "journal.jsonl").read_bytes().splitlines()
+    changed = json.dumps({**json.loads(first), **odd}).encode()
+    (path / "journal.jsonl").write_bytes(changed + b"\n" + second + b"\n")
+    assert [t.problem.id for t in RunReader(path).trees()] == ["p1"]
+    with RunFolder(path, MANIFEST) as folder:
+        assert folder.done == {1}
+        folder.add(result(0))
+        folder.finish(summary)
+    assert digests(path) == filled(tmp_path / "straight", [0, 1])
+
+
+def test_a_damaged_tree_in_the_journal_is_one_sentence(tmp_path) -> None:
+    path = tmp_path / "run"
+    with RunFolder(path, MANIFEST) as folder:
+        folder.add(result(0))
+    record = json.loads((path / "journal.jsonl").read_bytes())
+    record["tree"]["nodes"]["verdict"][1] = {"verdict": "X"}
+    (path / "journal.jsonl").write_text(json.dumps(record) + "\n")
+    with pytest.raises(StoreError, match=r"journal\.jsonl, line 1: .*problem 0 is damaged"):
+        list(RunReader(path).trees())
+    with RunFolder(path, MANIFEST) as folder, pytest.raises(StoreError, match="remove the line"):
+        folder.finish(summary)
+
+
+def test_a_problem_that_stands_twice_is_read_once(tmp_path) -> None:
+    path = tmp_path / "run"
+    with RunFolder(path, MANIFEST) as folder:
+        folder.add(result(0))
+    journal = path / "journal.jsonl"
+    journal.write_bytes(journal.read_bytes() * 2)
+    assert [t.problem.id for t in RunReader(path).trees()] == ["p0"]
+
+
+@pytest.mark.parametrize("state", ["new", "begun", "finished"])
+def test_parts_of_a_killed_writer_are_swept(tmp_path, state: str) -> None:
+    path = tmp_path / "run"
+    path.mkdir()
+    if state != "new":
+        with RunFolder(path, MANIFEST) as folder:
+            folder.add(result(0))
+            if state == "finished":
+                folder.finish(summary)
+    (path / ".manifest.json.4711.part").write_text('{"schema"')
+    with RunFolder(path, MANIFEST) as folder:
+        if not folder.finished:
+            if 0 not in folder.done:
+                folder.add(result(0))
+            folder.finish(summary)
+    assert digests(path) == filled(tmp_path / "straight", [0])
+
+
+def test_a_first_write_that_fails_is_one_sentence_and_leaves_no_lock(tmp_path, monkeypatch) -> None:
+    with monkeypatch.context() as patch:
+        full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        patch.setattr(os, "fsync", lambda fd: (_ for _ in ()).throw(full))
+        with pytest.raises(StoreError, match="no space left"):
+            RunFolder(tmp_path / "run", MANIFEST)
+    assert filled(tmp_path / "run", [0]) == filled(tmp_path / "straight", [0])
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "summary.json"])
+def test_a_deep_nest_is_one_sentence(tmp_path, name: str) -> None:
+    filled(tmp_path / "run", [0])
+    (tmp_path / "run" / name).write_text("[" * 100_000)
+    with pytest.raises(StoreError, match=rf"{name} cannot be read: its JSON is nested too deeply"):
+        RunFolder(tmp_path / "run", MANIFEST)
+
+
+def test_a_finished_run_without_its_summary_is_told(tmp_path) -> None:
+    filled(tmp_path / "run", [0])
+    (tmp_path / "run" / "summary.json").unlink()
+    with pytest.raises(StoreError, match=r"summary\.json is gone, though the run was finished"):
+        list(RunReader(tmp_path / "run").trees())
+
+
+@pytest.mark.parametrize("section", ["problems", "engine", "search"])
+def test_a_manifest_whose_sections_are_no_objects_is_damaged(tmp_path, section: str) -> None:
+    filled(tmp_path / "run", [0])
+    manifest = tmp_path / "run" / "manifest.json"
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), section: "x"}))
+    with pytest.raises(StoreError, match=f"'{section}' is \"x\" and no object"):
+        RunReader(tmp_path / "run")
+
+
 def test_an_index_beyond_the_problems_is_damage(tmp_path) -> None:
     manifest = {**MANIFEST, "problems": {"count": 2}}
     with RunFolder(tmp_path / "run", manifest) as folder:

@@ -171,7 +171,7 @@ def load_problems(
 
 def _raise_for_nothing(file: str, errors: list[ProblemError]) -> None:
     if not errors:
-        raise ProblemError("the file holds no row", file=file)
+        raise ProblemError("the file holds no row", file=file, mend="write rows into it")
     first = errors[0]
     message = f"none of the first {len(errors)} rows can be used" if len(errors) > 1 else ""
     raise ProblemError(

@@ -16,9 +16,10 @@ import itertools
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, TextIO
 
 from treerl.errors import ProblemError
+from treerl.rows import ItemLine, Number, Row, Rows
 
 __all__ = ["SUFFIXES", "Number", "Row", "Rows", "read_rows"]
 
@@ -27,20 +28,8 @@ MAX_ROW_CHARS = 64 * 2**20
 
 _CHUNK = 2**16
 _CUT_OFF = "the file looks cut off: fetch it again, or skip bad rows"
+_NOTHING = "name a file that holds rows"
 
-
-class Number(str):
-    """A number as its file writes it, told apart from a string."""
-
-
-class Row(NamedTuple):
-    """One row: its 1-based line (row number where there are no lines) and its fields."""
-
-    line: int
-    fields: dict[str, Any]
-
-
-Rows = Iterator["Row | ProblemError"]
 
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
 """The kinds of files that can be read."""
@@ -65,7 +54,7 @@ def read_rows(path: Path) -> Rows:
         with path.open("rb") as stream:
             head = stream.read(4)
         if not head:
-            raise ProblemError("the file is empty", file=path)
+            raise ProblemError("the file is empty", file=path, mend=_NOTHING)
         if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
             raise ProblemError("the file is UTF-16", file=path, mend="convert it to UTF-8")
         yield from reader(path)
@@ -152,7 +141,7 @@ def _json_row(path: Path, line: int, text: str) -> Row | ProblemError:
     except json.JSONDecodeError as error:
         return _json_error(path, line, error, len(text.rstrip()))
     except RecursionError:
-        return ProblemError("the JSON is nested too deeply", file=path, line=line)
+        return _too_deep(path, line)
     return _object_row(path, line, value)
 
 
@@ -164,6 +153,15 @@ def _object_row(path: Path, line: int, value: Any) -> Row | ProblemError:
             f"the row is a JSON {kind}", file=path, line=line, mend="a row must be an object"
         )
     return Row(line, value)
+
+
+def _too_deep(path: Path, line: int) -> ProblemError:
+    return ProblemError(
+        "the JSON is nested too deeply",
+        file=path,
+        line=line,
+        mend="no more than a few hundred levels of lists or objects can be read",
+    )
 
 
 def _json_error(path: Path, line: int, error: json.JSONDecodeError, length: int) -> ProblemError:
@@ -184,12 +182,13 @@ def _read_json_list(path: Path) -> Rows:
     with _open(path) as stream:
         cursor = _JsonCursor(stream)
         cursor.peek()
+        before = cursor.line  # of the bracket, then of the end of the last item
         cursor.pos += 1
         if cursor.peek() == "]":
-            raise ProblemError("the list is empty", file=path)
-        while True:
+            raise ProblemError("the list is empty", file=path, mend=_NOTHING)
+        for item in itertools.count(1):
             cursor.peek()
-            line = cursor.line
+            line = ItemLine(cursor.line, item) if cursor.line == before else cursor.line
             try:
                 value = cursor.value()
             except json.JSONDecodeError as error:
@@ -197,15 +196,17 @@ def _read_json_list(path: Path) -> Rows:
                 yield _json_error(path, line, error, len(error.doc.rstrip()))
                 return
             except RecursionError:
-                yield ProblemError("the JSON is nested too deeply", file=path, line=line)
+                yield _too_deep(path, line)
                 return
             yield _object_row(path, line, value)
+            before = cursor.line
             char = cursor.peek()
             if char == "]":
                 return
             if char != ",":
                 what = "the list breaks off" if not char else f"',' or ']' is missing at {char!r}"
-                yield ProblemError(what, file=path, line=cursor.line, mend=_CUT_OFF)
+                at = line if cursor.line == line else cursor.line
+                yield ProblemError(what, file=path, line=at, mend=_CUT_OFF)
                 return
             cursor.pos += 1
 
@@ -358,7 +359,7 @@ def _read_parquet(path: Path) -> Rows:
             f"not a readable parquet file ({_one_line(error)})", file=path, mend=_CUT_OFF
         ) from error
     if number == 0:
-        raise ProblemError("the file holds no row", file=path)
+        raise ProblemError("the file holds no row", file=path, mend=_NOTHING)
 
 
 def _records(batch: Any) -> Iterator[dict[str, Any] | Exception]:

@@ -12,6 +12,7 @@ from treerl.tree import Tree
 from treerl.treefile import replace_file, tree_from_record, tree_to_record
 
 __all__ = [
+    "DAMAGE",
     "RUN_SCHEMA",
     "ProblemResult",
     "check_same",
@@ -20,6 +21,7 @@ __all__ = [
     "json_line",
     "read_json",
     "refuse_strangers",
+    "short_json",
     "write_json",
 ]
 
@@ -58,19 +60,28 @@ class ProblemResult:
 
     @classmethod
     def from_line(cls, line: bytes) -> Self:
-        """Restore a result from :meth:`to_line`."""
+        """Restore a result from :meth:`to_line`.
+
+        Raises:
+            StoreError: The line is damaged.
+        """
         record = json.loads(line)
         tree = record["tree"]
         try:
             return cls(**{**record, "tree": None if tree is None else tree_from_record(tree)})
-        except (KeyError, TypeError, IndexError) as error:
+        except DAMAGE as error:
             index = record.get("index")
             raise StoreError(
-                f"the journal's line of problem {index} is damaged: {error!r}"
+                f"the journal's line of problem {index} is damaged ({error!r}); remove the line, "
+                "and the problem is done again"
             ) from error
 
 
+DAMAGE = (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError)
+"""What a record that somebody changed raises where it is read."""
+
 _RESULT_FIELDS = {f.name for f in fields(ProblemResult)}
+_RECORD_LISTS = ("labels", "conflicts", "failures")
 
 
 def refuse_strangers(path: Path) -> None:
@@ -109,10 +120,19 @@ def index_of(line: bytes, count: int | None = None) -> int | None:
     try:
         record = json.loads(line)
         index = record["index"]
-        whole = set(record) == _RESULT_FIELDS and type(index) is int
+        whole = set(record) == _RESULT_FIELDS and type(index) is int and _is_typed(record)
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return index if whole and 0 <= index < (index + 1 if count is None else count) else None
+
+
+def _is_typed(record: dict[str, Any]) -> bool:
+    lists = [record[name] for name in _RECORD_LISTS]
+    return (
+        all(isinstance(rows, list) and all(isinstance(row, dict) for row in rows) for rows in lists)
+        and isinstance(record["volatile"], dict)
+        and isinstance(record["tree"], dict | None)
+    )
 
 
 def check_same(old: dict[str, Any], new: dict[str, Any], path: Path) -> None:
@@ -126,13 +146,14 @@ def check_same(old: dict[str, Any], new: dict[str, Any], path: Path) -> None:
     if found is not None:
         key, there, now = found
         raise StoreMismatch(
-            f"{path} belongs to another run: '{key}' is {_short(there)} there and {_short(now)} "
+            f"{path} belongs to another run: '{key}' is {short_json(there)} there and "
+            f"{short_json(now)} "
             "now; choose a new folder, or repeat the run's own options"
         )
 
 
 def _difference(old: Any, new: Any, key: str = "") -> tuple[str, Any, Any] | None:
-    """Return the first place where two manifests differ, with both values."""
+    """Return the first place where two JSON objects differ, as a dotted key, with both values."""
     if isinstance(old, dict) and isinstance(new, dict):
         for name in sorted({*old, *new}):
             inner = f"{key}.{name}" if key else name
@@ -143,8 +164,12 @@ def _difference(old: Any, new: Any, key: str = "") -> tuple[str, Any, Any] | Non
     return None if old == new else (key, old, new)
 
 
-def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
+def short_json(value: Any) -> str:
+    """Return a JSON value in at most 80 characters."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return "a deep nest"
     return text if len(text) <= 80 else text[:79] + "…"
 
 
@@ -174,6 +199,8 @@ def read_json(path: Path) -> dict[str, Any]:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise StoreError(f"{path} cannot be read: {error}") from error
+    except RecursionError as error:
+        raise StoreError(f"{path} cannot be read: its JSON is nested too deeply") from error
     if not isinstance(value, dict):
         raise StoreError(f"{path} holds no JSON object")
     return value

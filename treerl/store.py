@@ -79,6 +79,9 @@ class RunFolder:
             raise StoreError(f"{self.path} cannot be written: {error.strerror}") from error
         try:
             self._adopt()
+        except OSError as error:
+            self._lock.release()
+            raise self._write_error(error) from error
         except BaseException:
             self._lock.release()
             raise
@@ -163,10 +166,11 @@ class RunFolder:
         path = self.path / "manifest.json"
         if path.exists():
             check_same(read_json(path), self.manifest, self.path)
-            for folder in (self.path, *(self.path / name for name in _PART_FOLDERS)):
-                for stale in folder.glob(".*.[0-9]*.part"):
-                    stale.unlink()
-        else:
+        # Without a manifest too: a writer killed at its first write left a part of one.
+        for folder in (self.path, *(self.path / name for name in _PART_FOLDERS)):
+            for stale in folder.glob(".*.[0-9]*.part"):
+                stale.unlink()
+        if not path.exists():
             write_json(path, self.manifest)
         journal = self.path / "journal.jsonl"
         if self.finished:
@@ -209,8 +213,9 @@ class RunFolder:
         for part, indices in parts.items():
             trees = (r.tree for r in map(self._read, indices) if r.tree is not None)
             write_trees(trees, self.path / "trees" / f"part-{part:05d}.parquet")
-            labels = self.path / "labels" / f"part-{part:05d}.jsonl"
-            self._write_lines(labels, "labels", indices)
+            if self.manifest.get("kind") != "rollout":  # rollouts have no labels
+                labels = self.path / "labels" / f"part-{part:05d}.jsonl"
+                self._write_lines(labels, "labels", indices)
 
     def _write_lines(self, path: Path, name: str, indices: Iterable[int] | None = None) -> None:
         """Write one field of the results, a line an object, in the order of the problems."""

@@ -18,7 +18,8 @@ from treerl.prm.audit.measures import (
     FirstErrors,
     LabelQuality,
 )
-from treerl.prm.audit.replaying import Mismatch, Replay, recount, replay
+from treerl.prm.audit.mismatches import Mismatch
+from treerl.prm.audit.replaying import Replay, recount, replay
 from treerl.prm.audit.report import AuditReport, audit_run
 
 __all__ = [

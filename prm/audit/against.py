@@ -15,7 +15,7 @@ from treerl.prm.formats.guessing import guess_format
 from treerl.prm.formats.processbench import first_error
 from treerl.prm.formats.reading import import_format
 from treerl.prm.formats.solutions import LabelledSolution
-from treerl.prm.label import StepLabel
+from treerl.prm.label import read_labels
 from treerl.store import RunReader
 from treerl.verdict import Verdict
 
@@ -180,7 +180,7 @@ def _run_steps(run: RunReader) -> Iterator[tuple[bytes, _Known]]:
     check_labelled(run, "audit")
     fusion = run_fusion(run)
     n_min = 1 if fusion is None else fusion.n_min
-    for label in map(StepLabel.from_json, run.labels()):
+    for _, label in read_labels(run):
         key = _hash(b"", label.statement)
         for step in (*label.prefix, label.step):
             key = _hash(key, step)

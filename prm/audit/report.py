@@ -7,14 +7,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from treerl.errors import StoreError
 from treerl.prm.audit.against import against_gold
 from treerl.prm.audit.figures import CardFigures, card_figures
 from treerl.prm.audit.measures import Confusion, FirstErrors, LabelQuality
 from treerl.prm.audit.replaying import Replay, replay
-from treerl.prm.audit.runs import labelled_trees_of
 from treerl.prm.duplicates import Contamination, contamination
 from treerl.prm.formats.solutions import LabelledSolution
 from treerl.protocols import JudgeStep
+from treerl.runfiles import DAMAGE
 from treerl.store import RunReader
 
 __all__ = ["AuditReport", "audit_run"]
@@ -28,7 +29,8 @@ class AuditReport:
         run: The folder.
         finished: False where only the problems that are done were looked at.
         replay: What was computed again.
-        figures: Balance, positions, lengths and near-duplicates.
+        figures: Balance, positions, lengths and near-duplicates; None where the labels are too far
+            from the trees to be counted, which the replay tells.
         contamination: Problems that other files hold too; None where none were given.
         quality: Labels against human labels; None where none were given.
     """
@@ -36,7 +38,7 @@ class AuditReport:
     run: Path
     finished: bool
     replay: Replay
-    figures: CardFigures
+    figures: CardFigures | None
     contamination: Contamination | None
     quality: LabelQuality | None
 
@@ -49,17 +51,12 @@ class AuditReport:
         """Return the report as a JSON object, the shares with the counts."""
         quality = self.quality
         leaks = self.contamination
+        figures = self.figures
         return {
             "run": str(self.run),
             "finished": self.finished,
             "replay": {"ok": self.ok, **asdict(self.replay)},
-            "figures": {
-                **{k: v for k, v in asdict(self.figures).items() if k != "formats"},
-                "duplicates": {
-                    **asdict(self.figures.duplicates),
-                    "rate": self.figures.duplicates.rate,
-                },
-            },
+            "figures": None if figures is None else _figures(figures),
             "contamination": None if leaks is None else asdict(leaks),
             "quality": None if quality is None else _quality(quality),
         }
@@ -90,19 +87,35 @@ def audit_run(
         StoreError: The folder cannot be read.
     """
     reader = run if isinstance(run, RunReader) else RunReader(run)
+    replayed = replay(reader, verifier, share=share)
+    figures = _counted(reader, replayed)
     leaks = None
     if against:
-        statements = {t.problem.id: t.problem.text for t, _ in labelled_trees_of(reader)}
-        leaks = contamination(statements, against)
+        leaks = contamination({t.problem.id: t.problem.text for t in reader.trees()}, against)
     quality = None if gold is None else against_gold(reader, gold, format=gold_format)
     return AuditReport(
         run=reader.path,
         finished=reader.finished,
-        replay=replay(reader, verifier, share=share),
-        figures=card_figures(reader, formats=()),
+        replay=replayed,
+        figures=figures,
         contamination=leaks,
         quality=quality,
     )
+
+
+def _counted(run: RunReader, replayed: Replay) -> CardFigures | None:
+    try:
+        return card_figures(run, formats=())
+    except (StoreError, *DAMAGE):
+        if replayed.ok:
+            raise
+        return None
+
+
+def _figures(figures: CardFigures) -> dict[str, Any]:
+    duplicates = {**asdict(figures.duplicates), "rate": figures.duplicates.rate}
+    counted = {name: value for name, value in asdict(figures).items() if name != "formats"}
+    return {**counted, "duplicates": duplicates}
 
 
 def _quality(quality: LabelQuality) -> dict[str, Any]:

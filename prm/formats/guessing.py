@@ -29,7 +29,7 @@ def guess_format(path: str | Path) -> str:
             fields = ", ".join(map(str, list(row.fields)[:8]))
             raise ConfigError(f"{path}: no known format has the fields {fields}; name the format")
         return name
-    raise damaged or ProblemError("there is no row", file=path)
+    raise damaged or ProblemError("there is no row", file=path, mend="write rows into it")
 
 
 def _format_of(row: Mapping[str, Any]) -> str | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from treerl.errors import ConfigError, StoreError
 from treerl.prm.formats.base import LabelledPath, LabelledTree, LeftOut
-from treerl.prm.label import StepLabel
+from treerl.prm.label import StepLabel, read_labels
 from treerl.store import RunReader
 from treerl.tree import Node, Tree
 
@@ -46,7 +46,8 @@ def trees_with_labels(run: RunReader) -> Iterator[tuple[Tree, Steps]]:
     Raises:
         StoreError: Trees and labels do not belong together.
     """
-    groups = groupby(map(StepLabel.from_json, run.labels()), key=lambda label: label.problem_id)
+    stored = (line.label for line in read_labels(run))
+    groups = groupby(stored, key=lambda label: label.problem_id)
     waiting = next(groups, None)
     for tree in run.trees():
         labels: Steps = ()

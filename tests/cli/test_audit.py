@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from treerl.search.mcts import MCTSConfig
 from treerl.search.prefix_mc import PrefixMCConfig
 from treerl.search.sampling import Sampling
 from treerl.steps import PlainSteps
-from treerl.store import RunReader
+from treerl.store import RunFolder, RunReader
 from treerl.verifiers import StepVerifier
 
 if TYPE_CHECKING:
@@ -183,6 +184,78 @@ def test_verdicts_of_another_verifier_are_left_alone(quick: Treerl, run_dir: Pat
     assert done.returncode == 0, done.stderr
     assert "the verdicts are those of test.adder/1" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_judge_of_ones_own_is_named(quick: Treerl, mine: Path, run_dir: Path) -> None:
+    done = quick("audit", run_dir, "--verifier", "mine:Adder", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    replay = json.loads(done.stdout)["replay"]
+    assert replay["verdicts"] == replay["labels"] > 0
+    (mine / "stern.py").write_text(
+        "from mine import Adder\n"
+        "class Stern(Adder):\n"
+        "    def verify(self, step, *, problem='', previous_steps=()):\n"
+        "        return super().verify('1 + 1 = 3')\n"
+        "class Other(Adder):\n"
+        "    name = 'other/1'\n"
+    )
+    done = quick("audit", run_dir, "--verifier", "stern:Stern")
+    assert done.returncode == 1
+    assert "'evidence.tool': stored is SUPPORTED" in done.stderr
+    done = quick("audit", run_dir, "--verifier", "stern:Other")
+    assert done.returncode == 1
+    assert "is 'other/1', but the verdicts are those of 'test.adder/1'" in done.stderr
+
+
+def test_no_verifier_where_none_judged(quick: Treerl, mine: Path, tmp_path: Path) -> None:
+    search = MCTSConfig(simulations=2, sampling=replace(SAMPLING, verify_steps=False))
+    Labeler(reward=right, search=search).run(sums(1), ScriptedEngine(adds), tmp_path / "run")
+    assert quick("audit", tmp_path / "run").returncode == 0
+    done = quick("audit", tmp_path / "run", "--verifier", "mine:Adder")
+    assert done.returncode == 1
+    assert "was judged by no verifier; leave --verifier out" in done.stderr
+
+
+def test_a_run_without_trees_is_one_sentence(quick: Treerl, tmp_path: Path) -> None:
+    search = MCTSConfig(simulations=2, sampling=replace(SAMPLING, verify_steps=False))
+    labeler = Labeler(reward=right, search=search)
+    engine = ScriptedEngine(adds, max_context=300)
+    long = [Problem.from_text("long", "What is 1 + 2 ? " * 100, "3")]
+    labeler.run(long, engine, tmp_path / "failed")
+    with RunFolder(tmp_path / "begun", labeler.manifest(long, engine)):
+        pass
+    for name, said in (("failed", "every problem failed"), ("begun", "no problem is done yet")):
+        done = quick("audit", tmp_path / name)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert f"holds no tree to audit: {said}" in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+def test_labels_that_do_not_fit_the_trees(quick: Treerl, checked: Path, tmp_path: Path) -> None:
+    """There is nothing to count, so only the differences are shown."""
+    shutil.copytree(checked, tmp_path / "copy")
+    (file,) = (tmp_path / "copy" / "labels").glob("*.jsonl")
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[1:]))
+    (tmp_path / "copy" / "conflicts.jsonl").unlink()
+    card = tmp_path / "README.md"
+    done = quick("audit", tmp_path / "copy", "--share", "0", "--card", card)
+    assert done.returncode == 1
+    assert "node 1 of problem 'sum-0': stored is no label, found" in done.stdout
+    assert "conflicts.jsonl: stored is no such file" in done.stdout
+    assert "Positions" not in done.stdout
+    assert done.stderr.startswith("treerl: 2 stored records do not follow")
+    assert not card.exists()
+
+
+def test_a_share_of_nothing_is_not_a_share(quick: Treerl, checked: Path, tmp_path: Path) -> None:
+    gold = tmp_path / "gold.json"
+    rows = json.loads(gold_of(checked, gold).read_text())
+    gold.write_text(json.dumps([row for row in rows if row["label"] == -1]))
+    done = quick("audit", checked, "--gold", gold, "--share", "0")
+    assert done.returncode == 0, done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("always -1")]
+    assert "n/a" in line
+    assert "none" not in line
 
 
 def test_wrong_calls(quick: Treerl, run_dir: Path, tmp_path: Path) -> None:

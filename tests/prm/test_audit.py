@@ -11,16 +11,17 @@ import pytest
 from worlds import TOKENIZER, dice_policy, ends_in_one, problems, small_search
 
 from treerl.engines.scripted import ScriptedEngine
-from treerl.errors import ConfigError, ProblemError, StoreError
+from treerl.errors import ConfigError, ProblemError
 from treerl.prm.audit import LabelQuality, against_gold, audit_run, recount, replay
 from treerl.prm.formats import LabelledSolution
 from treerl.prm.fuse import Fusion
 from treerl.prm.label import label_tree
-from treerl.prm.pipeline import Labeler
+from treerl.prm.pipeline import Labeler, summarise
 from treerl.problem import Problem
 from treerl.search.growth import Judges, run_sync
 from treerl.search.omega import OmegaPRM, OmegaPRMConfig
 from treerl.search.prefix_mc import PrefixMC, PrefixMCConfig
+from treerl.search.runs import problems_digest, tree_failures
 from treerl.search.sampling import Sampling
 from treerl.steps import PlainSteps
 from treerl.store import ProblemResult, RunFolder, RunReader
@@ -177,11 +178,21 @@ def test_counts_that_are_wrong_in_the_tree_are_found(run: Path) -> None:
 
 
 def save(folder: Path, tree: Tree, manifest: dict[str, Any]) -> Path:
-    with RunFolder(folder, {"kind": "label", **manifest}) as out:
-        labels = [label.to_json() for label in label_tree(tree, Fusion())]
-        out.add(ProblemResult(0, tree, labels))
-        out.finish(lambda results: {"problems": len(list(results))})
+    manifest = {"kind": "label", "problems": problems_of(tree), **manifest}
+    if any(node.verdict for node in tree.nodes):
+        manifest["verifier"] = NoFours.name
+    labels = [label.to_json() for label in label_tree(tree, Fusion())]
+    conflicts = [label for label in labels if label["label_source"] == "conflict"]
+    failures = list(tree_failures(0, tree))
+    with RunFolder(folder, manifest) as out:
+        out.add(ProblemResult(0, tree, labels, conflicts, failures))
+        out.finish(summarise)
     return folder
+
+
+def problems_of(tree: Tree) -> dict[str, Any]:
+    """Return what a manifest says about the one problem of a run."""
+    return {"count": 1, "sha256": problems_digest([tree.problem])}
 
 
 @pytest.mark.parametrize("method", ["omega", "prefix_mc"])
@@ -229,21 +240,34 @@ def test_the_real_verifier_replays_what_it_said(tmp_path: Path) -> None:
     assert report.verdicts == len(steps)
 
 
-def test_labels_without_their_tree_are_refused(run: Path, tmp_path: Path) -> None:
+def test_a_label_of_another_problem_is_found(run: Path, tmp_path: Path) -> None:
     def rename(label: dict[str, Any]) -> bool:
         label["problem"]["id"] = "stranger"
         return True
 
-    with pytest.raises(StoreError, match="of problem 'stranger' have no tree"):
-        replay(tampered(run, tmp_path, rename))
+    report = replay(tampered(run, tmp_path, rename))
+    assert [m.what for m in report.mismatches] == ["content", "missing"]
+    assert report.mismatches[0].place == (
+        "labels/part-00000.jsonl, line 1, node 1 of problem 'stranger', 'problem.id'"
+    )
 
 
-def test_an_unknown_fusion_is_not_replayed(tmp_path: Path, run: Path) -> None:
+def test_an_unknown_fusion_is_a_mismatch_and_the_rest_is_replayed(
+    tmp_path: Path, run: Path
+) -> None:
     tree = next(iter(RunReader(run).trees()))
-    for i, fusion in enumerate([None, {"rule": "of tomorrow"}, {"other": 1}]):
-        report = replay(save(tmp_path / str(i), tree, {"fusion": fusion}), NoFours())
+    for i, fusion in enumerate(
+        [None, {"rule": "of tomorrow"}, {"other": 1}, {"n_min": "x"}, {"n_min": True}, [1]]
+    ):
+        folder = save(tmp_path / str(i), tree, {"fusion": fusion})
+        report = replay(folder, NoFours())
         assert report.relabelled == 0
-        assert report.ok
+        (mismatch,) = report.mismatches
+        assert (mismatch.what, mismatch.place) == ("file", "manifest.json, 'fusion'")
+        assert mismatch.found.startswith("no rule of this treerl")
+        (file,) = (folder / "labels").glob("*.jsonl")
+        file.write_text(file.read_text().replace("roll 1", "roll 9", 1))
+        assert len(replay(folder, NoFours()).mismatches) == 2
 
 
 def test_runs_without_labels_are_refused(tmp_path: Path) -> None:
@@ -530,7 +554,13 @@ def test_a_report_holds_everything(run: Path, tmp_path: Path) -> None:
 
 def test_half_a_run_is_audited_as_far_as_it_is(run: Path, tmp_path: Path) -> None:
     tree = next(iter(RunReader(run).trees()))
-    with RunFolder(tmp_path / "half", {"kind": "label", "fusion": Fusion().to_json()}) as out:
+    manifest = {
+        "kind": "label",
+        "fusion": Fusion().to_json(),
+        "problems": {"count": 5, "sha256": "of five problems"},
+        "verifier": NoFours.name,
+    }
+    with RunFolder(tmp_path / "half", manifest) as out:
         labels = [label.to_json() for label in label_tree(tree, Fusion())]
         out.add(ProblemResult(0, tree, labels))
     report = audit_run(tmp_path / "half", NoFours())

@@ -89,7 +89,7 @@ def test_error_by_length_before_and_after_masking(tmp_path: Path) -> None:
     assert (ten.longest, ten.steps, ten.before, ten.after) == (10, 2, (2, 1), (0, 0))
     assert (twenty.longest, twenty.steps, twenty.before, twenty.after) == (20, 1, (1, 1), (1, 1))
     text = dataset_card(tmp_path / "run", formats=["trl"])
-    assert "| 0-10 | 2 | 50.0 % | none |" in text
+    assert "| 0-10 | 2 | 50.0 % | n/a |" in text
     assert "| 11-20 | 1 | 100.0 % | 100.0 % |" in text
     assert "| search: simulations | `8` |" in text
 

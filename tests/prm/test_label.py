@@ -52,6 +52,19 @@ def test_everything_behind_the_first_error_is_masked() -> None:
     assert labels[3].prefix == ("a", "b", "c")
 
 
+def test_a_masked_step_says_that_it_stands_behind_an_error() -> None:
+    tree, _ = chain(("a", 0, 8), ("b", 3, 8), ("c", 0, 0))
+    _, masked, silent = label_tree(tree, Fusion())
+    assert masked.masked
+    assert silent.masked
+    assert masked.rationale == (
+        "3 of 8 continuations reach the right answer. An earlier step is wrong already."
+    )
+    assert silent.rationale == "An earlier step is wrong already."
+    (alone,) = label_tree(chain(("a", 1, 2))[0], Fusion())
+    assert alone.rationale.endswith("That is not enough to tell.")
+
+
 def test_an_error_masks_its_own_branch_only() -> None:
     tree, (first, *_) = chain(("a", 5, 8), ("b", 0, 8))
     other = tree.add(first, (3,), (-0.1,), text="other")

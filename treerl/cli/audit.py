@@ -12,7 +12,7 @@ import typer
 from treerl.cli.console import output, say
 
 if TYPE_CHECKING:
-    from treerl.prm.audit import Replay
+    from treerl.prm.audit import AuditReport, Replay
     from treerl.protocols import JudgeStep
     from treerl.store import RunReader
 
@@ -31,6 +31,14 @@ def audit(
             help="Part of the tool verdicts to ask for again; equal calls choose the same ones.",
         ),
     ] = 1.0,
+    verifier: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:OBJECT",
+            help="The run's judge, where that was one of your own (`treerl label --verifier`); "
+            "treerl's own is found by itself.",
+        ),
+    ] = None,
     gold: Annotated[
         str | None,
         typer.Option(
@@ -63,9 +71,10 @@ def audit(
     """Check a run, and say what its labels are like.
 
     Tool verdicts are asked for again, rollout counts are computed again from the stored trees, and
-    labels are fused again from both: whatever does not match is listed, and the exit code is 1.
-    Then come class balance, positions, lengths and near-duplicates. With --gold the labels are
-    held against human ones, beside three baselines.
+    labels are fused again from both; manifest, summary and the other files must fit as well.
+    Whatever does not match is listed, and the exit code is 1. Then come class balance, positions,
+    lengths and near-duplicates. With --gold the labels are held against human ones, beside three
+    baselines.
 
     Example: treerl audit runs/first --against MATH-500=test500.jsonl
     """
@@ -79,16 +88,18 @@ def audit(
     named = _named(against or [])
     reader = RunReader(run)
     with ExitStack() as stack:
-        verifier = _verifier_of(reader, share, stack)
+        judge = _verifier_of(reader, verifier, share, stack)
         stack.enter_context(output(stderr=True).status("replaying"))
         report = audit_run(
-            reader, verifier, share=share, gold=gold, gold_format=gold_format, against=named
+            reader, judge, share=share, gold=gold, gold_format=gold_format, against=named
         )
+    if report.ok and not report.replay.trees:
+        raise TreeRLError(_nothing(report))
     if as_json:
         print(json.dumps(report.to_json(), ensure_ascii=False, indent=2))  # noqa: T201
     else:
         show_report(report)
-    if card is not None:
+    if card is not None and report.figures is not None:
         from treerl.prm.card import dataset_card
         from treerl.treefile import replace_file
 
@@ -100,7 +111,7 @@ def audit(
         replace_file(card, write)
         say(f"the card is in {card}")
     if not report.ok:
-        raise TreeRLError(_difference(report.replay))
+        raise TreeRLError(_difference(report.replay, reader))
 
 
 def _named(against: list[str]) -> dict[str, str]:
@@ -115,27 +126,52 @@ def _named(against: list[str]) -> dict[str, str]:
     return named
 
 
-def _verifier_of(run: RunReader, share: float, stack: ExitStack) -> JudgeStep | None:
-    """Open the verifier that judged the run, None where there was none or it is not ours."""
+def _verifier_of(
+    run: RunReader, spec: str | None, share: float, stack: ExitStack
+) -> JudgeStep | None:
+    """Open the verifier that judged the run, None where there was none or it is not at hand."""
+    from treerl.errors import ConfigError
     from treerl.verifiers import StepVerifier
 
     name = run.manifest.get("verifier")
+    if spec is not None:
+        from treerl.cli.plugins import load_verifier
+
+        if name is None:
+            raise ConfigError(f"{run.path} was judged by no verifier; leave --verifier out")
+        judge = load_verifier(spec, stack)
+        if judge.name != name:
+            raise ConfigError(
+                f"--verifier {spec} is '{judge.name}', but the verdicts are those of '{name}'; "
+                "only the judge that gave them can be held against them"
+            )
+        return judge
     if name is None or not share:
         return None
     if name != StepVerifier.name:
         say(
             f"the verdicts are those of {name}, while this treerl has {StepVerifier.name}: they "
-            "are not asked for again"
+            "are not asked for again; a judge of your own is named with --verifier module:object"
         )
         return None
     return stack.enter_context(StepVerifier())
 
 
-def _difference(replay: Replay) -> str:
+def _nothing(report: AuditReport) -> str:
+    why = "every problem failed before it had one, and failures.jsonl says why"
+    if not report.finished:
+        why = "no problem is done yet"
+    return f"{report.run} holds no tree to audit: {why}"
+
+
+def _difference(replay: Replay, run: RunReader) -> str:
+    from treerl import __version__
+
     first, n = replay.mismatches[0], len(replay.mismatches)
     what = "record does" if n == 1 else "records do"
+    writer = run.manifest.get("treerl", __version__)
+    other = "" if writer == __version__ else f" (treerl {writer} wrote it, this is {__version__})"
     return (
-        f"{n:,} stored {what} not follow from the rest of the run; the first: {first.what} of node "
-        f"{first.node} of problem '{first.problem_id}' is {first.stored}, but {first.found} is "
-        "found"
+        f"{n:,} stored {what} not follow from the rest of the run{other}; the first: "
+        f"{first.place}: stored is {first.stored}, found {first.found}"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
@@ -19,37 +20,47 @@ LISTED = 10
 BAR = 24
 """Characters of the longest bar."""
 
+_ROW_OF = {"missing": "label", "repeated": "label"}
+"""Kinds of differences that have no row of their own."""
+
 _STYLES = {"right": "green", "wrong": "red", "unlabelled": "dim"}
 
 
 def show_report(report: AuditReport) -> None:
     """Print a report, a section a question."""
     figures = report.figures
-    steps = sum(figures.labels[kind] for kind in _STYLES)
-    counts = f"{figures.problems:,} problems, {figures.solutions:,} solutions, {steps:,} steps"
-    line = f"{clean(str(report.run))}: {counts}"
+    line = f"{clean(str(report.run))}: {_counts(report)}"
     _say(line if report.finished else f"{line} (the run is not finished: this is what is there)")
     _show_replay(report.replay)
-    _show_balance(figures)
-    _show_positions(figures)
-    _show_lengths(figures)
-    _show_repeats(figures)
+    if figures is not None:
+        _show_balance(figures)
+        _show_positions(figures)
+        _show_lengths(figures)
+        _show_repeats(figures)
     if report.contamination is not None:
         _show_leaks(report.contamination)
     if report.quality is not None:
         _show_quality(report.quality)
 
 
+def _counts(report: AuditReport) -> str:
+    figures = report.figures
+    if figures is None:  # the labels do not fit the trees
+        return f"{report.replay.trees:,} trees, {report.replay.labels:,} labels"
+    steps = sum(figures.labels[kind] for kind in _STYLES)
+    return f"{figures.problems:,} problems, {figures.solutions:,} solutions, {steps:,} steps"
+
+
 def _show_replay(replay: Replay) -> None:
-    differing = dict.fromkeys(("verdict", "counts", "label", "evidence"), 0)
-    for mismatch in replay.mismatches:
-        differing["label" if mismatch.what == "missing" else mismatch.what] += 1
+    differing = Counter(_ROW_OF.get(m.what, m.what) for m in replay.mismatches)
     table = plain_table("", "checked>", "differ>")
     counts = [
         ("tool verdicts, asked for again", replay.verdicts, differing["verdict"]),
         ("rollout counts, from the leaves", replay.counts, differing["counts"]),
         ("labels, fused again", replay.relabelled, differing["label"]),
         ("evidence, as in the trees", replay.labels, differing["evidence"]),
+        ("problems and steps, as in the trees", replay.labels, differing["content"]),
+        ("other files, from the trees", replay.files, differing["file"]),
     ]
     if replay.bounded:
         # Which samples were started at a step is not stored where a search mixes them.
@@ -62,8 +73,7 @@ def _show_replay(replay: Replay) -> None:
     _section("Replay", "everything follows" if replay.ok else "it does not follow", ok=replay.ok)
     output().print(table)
     for m in islice(replay.mismatches, LISTED):
-        where = f"  {clean(m.problem_id)}, node {m.node}: {m.what} "
-        _say(f"{where}is {clean(m.stored)}, found {clean(m.found)}")
+        _say(f"  {clean(m.place)}: stored is {clean(m.stored)}, found {clean(m.found)}")
     _say_rest(len(replay.mismatches))
 
 
@@ -198,7 +208,7 @@ def _firsts(first: FirstErrors) -> Sequence[str]:
 
 
 def _rate(share: float | None) -> str:
-    return "none" if share is None else f"{100 * share:.1f} %"
+    return "n/a" if share is None else f"{100 * share:.1f} %"
 
 
 def _share(part: int, whole: int) -> str:

@@ -104,13 +104,14 @@ def labelled(source: Path) -> Iterator[Labelled]:
 
 
 def _with_labels(run: RunReader) -> Iterator[Labelled]:
-    from treerl.prm.label import StepLabel
+    from treerl.prm.label import read_labels
 
     if run.manifest.get("kind") != "label":
         yield from ((tree, None) for tree in run.trees())
         return
     # Both stand in the order of the problems, so neither has to be held whole.
-    groups = groupby(map(StepLabel.from_json, run.labels()), key=lambda label: label.problem_id)
+    stored = (line.label for line in read_labels(run))
+    groups = groupby(stored, key=lambda label: label.problem_id)
     waiting = next(groups, None)
     for tree in run.trees():
         own: dict[int, StepLabel] = {}
