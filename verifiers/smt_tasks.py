@@ -27,13 +27,17 @@ class Unsupported(Exception):
 
 class _Builder:
     def __init__(self, integers: set[str]) -> None:
+        # Its own context: terms are numbered from one, so neither the script nor a counter-model
+        # depends on what this worker was asked before.
+        self.context = z3.Context()
         self.integers = integers
         self.symbols: dict[str, Any] = {}
         self.side: list[Any] = []
 
     def symbol(self, name: str) -> Any:
         if name not in self.symbols:
-            self.symbols[name] = z3.Int(name) if name in self.integers else z3.Real(name)
+            make = z3.Int if name in self.integers else z3.Real
+            self.symbols[name] = make(name, self.context)
         return self.symbols[name]
 
     def term(self, node: Node) -> Any:
@@ -44,8 +48,9 @@ class _Builder:
             except NoValue as problem:
                 raise Unsupported(problem.reason) from None
             if value.denominator == 1:
-                return z3.IntVal(value.numerator)
-            return z3.RealVal(str(value.numerator)) / z3.RealVal(str(value.denominator))
+                return z3.IntVal(value.numerator, self.context)
+            numerator, denominator = str(value.numerator), str(value.denominator)
+            return z3.RealVal(numerator, self.context) / z3.RealVal(denominator, self.context)
         kind, args = node.kind, node.args
         if kind == "name":
             return self.symbol(str(node.value))
@@ -103,8 +108,8 @@ class _Builder:
         return self.relation(node)
 
 
-def _check(constraints: list[Any]) -> tuple[str, Any, str]:
-    solver = z3.Solver()
+def _check(constraints: list[Any], context: z3.Context) -> tuple[str, Any, str]:
+    solver = z3.Solver(ctx=context)
     solver.set("rlimit", RESOURCES)
     solver.add(*constraints)
     answer = str(solver.check())
@@ -115,7 +120,7 @@ def _script(text: str) -> str:
     """The script with its generated names counted from one: the same question, the same text."""
     names: dict[str, str] = {}
     text = text.partition("\n")[2]
-    return re.sub(r"\?x\d+", lambda m: names.setdefault(m.group(), f"?t{len(names) + 1}"), text)[
+    return re.sub(r"[?$]x\d+", lambda m: names.setdefault(m.group(), f"?t{len(names) + 1}"), text)[
         :3000
     ]
 
@@ -154,19 +159,20 @@ def entail(payload: dict[str, Any]) -> dict[str, Any]:
         return {"verdict": "unsupported", "output": str(reason)[:200]}
     negated = z3.Not(z3.And(claim, *claim_side))
     used = problem + context
-    base, _, _ = _check(used)
+    base, _, _ = _check(used, builder.context)
     if base == "unsat" and context:
         used = problem
-        base, _, _ = _check(used)
+        base, _, _ = _check(used, builder.context)
     if base == "unsat":
         return {"verdict": "inconsistent", "output": "premises unsat"}
     if base == "unknown":
         return {"verdict": "unknown", "output": "unknown"}
-    answer, counter, script = _check([*used, negated])
+    answer, counter, script = _check([*used, negated], builder.context)
     if answer == "unsat":
         alone = "context"
         if context and problem:
-            alone = "problem" if _check([*problem, negated])[0] == "unsat" else "context"
+            sole, _, _ = _check([*problem, negated], builder.context)
+            alone = "problem" if sole == "unsat" else "context"
         elif problem:
             alone = "problem"
         return {
@@ -177,7 +183,7 @@ def entail(payload: dict[str, Any]) -> dict[str, Any]:
         }
     values = _model(counter, builder) if answer == "sat" else {}
     if problem:
-        excluded, _, script = _check([*problem, claim, *claim_side])
+        excluded, _, script = _check([*problem, claim, *claim_side], builder.context)
         if excluded == "unsat":
             return {
                 "verdict": "excluded",
