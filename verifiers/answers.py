@@ -17,8 +17,8 @@ from .arithmetic import value_of
 from .clock import same_moment
 from .compare import Comparer
 from .extraction import POLICIES, ExtractionPolicy, extract_answer, gold_text
-from .outcome import Outcome
-from .parser.answer import Answer, read_answer
+from .outcome import Budget, Outcome
+from .parser.answer import Answer, plain_text, read_answer
 from .parser.evaluate import NoValue, is_closed
 from .parser.nodes import Node
 from .pool import WorkerPool
@@ -44,7 +44,8 @@ class AnswerVerifier:
         decimal_comma: Read ``1,22`` as a decimal.
         think_end: Closing tag of the reasoning; only text after its last occurrence counts.
         pool: Workers to share; one of its own, started when first needed, if None.
-        wall_s: Seconds that a symbolic comparison may take.
+        wall_s: Seconds that a symbolic comparison may take; a response with all its comparisons
+            takes twice as long at most, without the wait for a free worker.
     """
 
     name = "treerl.answer/2"
@@ -77,7 +78,6 @@ class AnswerVerifier:
         self.stats = VerifierStats()
         self._owns_pool = pool is None
         self._pool = pool if pool is not None else WorkerPool(wall_s=wall_s)
-        self._comparer = Comparer(self.tolerance, percent, units, self._symbolic)
 
     def __getstate__(self) -> dict[str, Any]:
         names = (
@@ -134,7 +134,10 @@ class AnswerVerifier:
             raise TypeError("gold_alternatives must be a list of golds, not one text")
         gold, *others = (_gold_text(given) for given in (gold, *gold_alternatives))
         began = time.perf_counter()
-        verdict = self._verify(response, gold, others)
+        try:
+            verdict = self._verify(response, gold, others)
+        except RecursionError:  # deeper than the bounds of the grammar saw
+            verdict = AnswerVerdict(None, "limit")
         spent = time.perf_counter() - began
         timed = AnswerVerdict(
             verdict.equal,
@@ -173,22 +176,24 @@ class AnswerVerifier:
 
     def _verify(self, response: str, gold: str, alternatives: Sequence[str]) -> AnswerVerdict:
         golds = [gold, *alternatives]
-        readings = [read_answer(gold_text(g), decimal_comma=self.decimal_comma) for g in golds]
+        readings = [self._read(gold_text(g)) for g in golds]
         if not readings[0].text and readings[0].kind == "text":
             return AnswerVerdict(None, "gold_empty")
         found = extract_answer(response, self.extraction, think_end=self.think_end)
         shown = canonical(readings[0])
         if found.text is None:
             return AnswerVerdict(None, found.reason, None, "", shown, None)
-        prediction = read_answer(found.text, decimal_comma=self.decimal_comma)
+        prediction = self._read(found.text)
         unmarked = found.how == "whole" and self.extraction != "whole"
         known = any(prediction.text == reading.text for reading in readings)
         if unmarked and prediction.kind == "text" and not known:
             # neither marked nor a bare value: a name is accepted only as it stands
             return AnswerVerdict(None, "no_answer", None, "", shown, None)
         outcome = Outcome(None, "undecided")
+        budget = Budget(2 * self.wall_s)
+        comparer = Comparer(self.tolerance, self.percent, self.units, self._symbolic, budget)
         for reading in readings:
-            outcome = self._compare(reading, prediction)
+            outcome = self._compare(comparer, reading, prediction)
             if outcome.equal:
                 shown = canonical(reading)
                 break
@@ -202,14 +207,24 @@ class AnswerVerifier:
             outcome.calls,
         )
 
-    def _compare(self, gold: Answer, prediction: Answer) -> Outcome:
+    def _read(self, text: str) -> Answer:
+        """Read one side; a text too deep to be read or shown is one that hit a limit."""
+        try:
+            answer = read_answer(text, decimal_comma=self.decimal_comma)
+            canonical(answer)
+        except RecursionError:
+            words = plain_text(text)
+            return Answer("text", Node("text", (), words), "", words, False, text, "limit")
+        return answer
+
+    def _compare(self, comparer: Comparer, gold: Answer, prediction: Answer) -> Outcome:
         if _other_words(gold.text, prediction.text):
             return Outcome(False, "not_equal")
         moment = same_moment(gold.source, prediction.source)
         if moment is not None:
             return Outcome(moment, "same_moment" if moment else "not_equal")
         try:
-            outcome = self._comparer.compare(gold, prediction)
+            outcome = comparer.compare(gold, prediction)
         except RecursionError:
             return Outcome(None, "limit")
         if outcome.equal:
@@ -222,8 +237,13 @@ class AnswerVerifier:
             return Outcome(None, "gold_limit", outcome.calls)
         return outcome
 
-    def _symbolic(self, gold: Node, prediction: Node) -> Outcome:
-        return ask_equal(self._pool, gold, prediction, self.wall_s)
+    def _symbolic(self, gold: Node, prediction: Node, budget: Budget) -> Outcome:
+        left = budget.left()
+        if not left:
+            return Outcome(None, "limit")
+        outcome = ask_equal(self._pool, gold, prediction, min(self.wall_s, left))
+        budget.charge(sum(call.wall_time_s for call in outcome.calls))
+        return outcome
 
 
 def _gold_text(gold: Any) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from .dimensions import mixes_measures, near_in_units, unit_verdict
+from .dimensions import mixes_measures, near_in_units, other_power, unit_verdict
 from .parser.enclose import compare, enclose
 from .parser.evaluate import NoValue, evaluate
 from .parser.nodes import Node, strip
@@ -247,6 +247,7 @@ def judge_link(
         mixed = mixed or (
             counts_cents(left) != counts_cents(right) and not _by_hundred(left, right)
         )
+    mixed = mixed or other_power(left, right)
     if holds and not mixed:
         return Judgement(True, "equal" if relation in ("=", "≈") else "holds", shown, exact)
     if relation not in ("=", "≈"):

@@ -85,16 +85,28 @@ def read_side(
     tokens: list[Token], at: int, *, tight: bool = False, symbols_only: bool = False
 ) -> Side | None:
     """Read the longest expression that starts at a token."""
+    return _read(tokens, at, tight=tight, symbols_only=symbols_only)[0]
+
+
+def _read(
+    tokens: list[Token], at: int, *, tight: bool = False, symbols_only: bool = False
+) -> tuple[Side | None, int]:
+    """Read a side; returns it and where the reading ended, beyond the bounds of one too."""
     reader = Grammar(tokens, units=True, tight=tight, symbols_only=symbols_only)
     reader.pos = at
+    node: Node | None
     try:
         node = reader.expression()
     except ParseFailure:
-        return None
+        node = None
+    if node is None and not reader.limited:
+        return None, at
     last = reader.pos
     if reader.tokens is not tokens:  # \frac12 split a token: keep the caller's list in step
         tokens[:] = reader.tokens
-    return Side(node, at, last, tokens[at].start, tokens[last - 1].end)
+    if node is None:
+        return None, last
+    return Side(node, at, last, tokens[at].start, tokens[last - 1].end), last
 
 
 def _skip(tokens: list[Token], at: int) -> int:
@@ -127,7 +139,7 @@ def scan(tokens: list[Token]) -> list[Chain]:
             at += 1
             continue
         if _starts_value(token):
-            side = read_side(tokens, at)
+            side, stopped = _read(tokens, at)
             if side is not None:
                 following = _skip(tokens, side.last)
                 if following < len(tokens) and tokens[following].kind == "rel":
@@ -138,6 +150,9 @@ def scan(tokens: list[Token]) -> list[Chain]:
                         continue
                 at = max(side.last, at + 1)
                 continue
+            # what is too long from here is too long from its next terms too: go on where it ended
+            at = min(max(stopped, at + 1), len(tokens))
+            continue
         at += 1
     return chains
 

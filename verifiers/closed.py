@@ -10,6 +10,7 @@ from treerl.verdict import Claim, ClaimVerdict, ToolCall, Verdict
 
 from .arithmetic import Judgement, has_operation, judge_link, literal_of
 from .chains import Chain, Side, read_side
+from .conventions import convention_of
 from .cues import cues_for, is_hypothetical, remainder_after, speaks_of_clocks
 from .parser.evaluate import NoValue, evaluate, evaluate_mod
 from .parser.nodes import Node, render
@@ -87,7 +88,7 @@ def _convertible(left: Node, right: Node) -> bool:
     return a is not None and b is not None and a[1] == b[1] and a[0] != b[0]
 
 
-def judge_closed(step: str, tokens: list[Token], link: Link) -> ClaimVerdict:
+def judge_closed(step: str, tokens: list[Token], link: Link, problem: str = "") -> ClaimVerdict:
     """Judge closed arithmetic in this process."""
     start, end = link.span
     left, right = link.left.node, link.right.node
@@ -132,6 +133,8 @@ def judge_closed(step: str, tokens: list[Token], link: Link) -> ClaimVerdict:
         excuse = "base_unknown"
     elif is_hypothetical(step, start, end, closed=True):
         excuse = "hypothetical"
+    elif modulus is None:
+        excuse = convention_of(step, start, end, left, link.relation, right, problem)
     if excuse:
         return ClaimVerdict(claim, Verdict.UNVERIFIABLE, excuse, None, judgement.reading, (call,))
     return ClaimVerdict(

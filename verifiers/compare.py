@@ -12,13 +12,14 @@ from fractions import Fraction
 from .identity import sample
 from .intervals import REAL_SETS, RealSet, real_set, same_set
 from .measures import compare_units, with_letter_units
-from .outcome import NO, YES, Outcome
-from .parser.answer import Answer
+from .outcome import NO, YES, Budget, Outcome
+from .parser.answer import Answer, read_answer
 from .parser.evaluate import NoValue, evaluate, is_closed
 from .parser.nodes import Node, free_names
 from .rounding import Tolerance, rounding_rule, without_approximation
 from .shapes import (
     assigned,
+    choice_content,
     constant_of_integration,
     difference,
     has_kind,
@@ -39,26 +40,33 @@ from .shapes import (
 
 __all__ = ["Comparer"]
 
-Symbolic = Callable[[Node, Node], Outcome]
+Symbolic = Callable[[Node, Node, Budget], Outcome]
 
 
 class Comparer:
-    """Compares read answers under fixed policies.
+    """Compares read answers under fixed policies; made anew for every response.
 
     Args:
         tolerance: Rounding rules.
         percent: "strict": 50 % is 0.5; "lenient": also 50.
         units: "lenient": a missing unit is fine; "strict": it is not.
         symbolic: Asked when exact evaluation cannot tell (complex numbers, integrals, limits).
+        budget: What all comparisons together may take.
     """
 
     def __init__(
-        self, tolerance: Tolerance, percent: str, units: str, symbolic: Symbolic | None
+        self,
+        tolerance: Tolerance,
+        percent: str,
+        units: str,
+        symbolic: Symbolic | None,
+        budget: Budget,
     ) -> None:
         self.tolerance = tolerance
         self.percent = percent
         self.units = units
         self.symbolic = symbolic
+        self.budget = budget
 
     def compare(self, gold: Answer, pred: Answer) -> Outcome:
         """Compare two whole answers."""
@@ -67,12 +75,13 @@ class Comparer:
             letters = len(gold.text) > 1 and wordlike(gold) and wordlike(pred)
             if words or letters or (gold.node == pred.node and gold.unit == pred.unit):
                 return Outcome(True, "identical")
-        if pred.kind == "text" or gold.kind == "text":
+        labelled = pred.kind == "ratio" and gold.node.kind == "name"  # "A: cats"
+        if pred.kind == "text" or gold.kind == "text" or labelled:
             return self._texts(gold, pred)
         gold, pred = with_letter_units(gold, pred)
         if pred.hedged and gold.kind not in ("list", "set", "relation"):
             ranges = gold.node.kind in REAL_SETS and real_set(pred.node) is not None
-            if not ranges:  # "x < 3 or x > 5" is one set
+            if not ranges and members(gold.node) is None:  # "x < 3 or x > 5" is one set
                 return Outcome(False, "hedged")
         units = compare_units(gold, pred, self.units)
         if units is not None:
@@ -83,6 +92,9 @@ class Comparer:
     def _texts(self, gold: Answer, pred: Answer) -> Outcome:
         if gold.node.kind == "name" and is_choice(str(gold.node.value), pred.source):
             return Outcome(True, "choice")
+        content = choice_content(pred.source) if pred.kind == "text" else ""
+        if content and gold.kind not in ("text", "ratio"):
+            return self.compare(gold, read_answer(content))
         if gold.kind != pred.kind and not (wordlike(gold) and wordlike(pred)):
             return Outcome(False, "type")
         return Outcome(gold.text == pred.text and bool(gold.text), "text")
@@ -141,7 +153,7 @@ class Comparer:
             outcome = self._nodes(value_side(a), value_side(b))
             if outcome.equal is False:
                 return outcome
-            if outcome.equal is None:
+            if outcome.equal is None and (unsure is None or outcome.calls):
                 unsure = outcome
         return unsure or YES
 
@@ -155,13 +167,19 @@ class Comparer:
         unsure: Outcome | None = None
         for one, other in ((gold, pred), (pred, gold)):
             for a in one:
-                outcomes = [self._nodes(a, b) if one is gold else self._nodes(b, a) for b in other]
-                if any(outcome.equal for outcome in outcomes):
-                    continue
-                unknown = next((o for o in outcomes if o.equal is None), None)
-                if unknown is None:
+                found: Outcome = NO
+                for b in other:
+                    outcome = self._nodes(a, b) if one is gold else self._nodes(b, a)
+                    if outcome.reason == "limit" and outcome.calls:
+                        return outcome  # a tool's time is up: the next pair would wait as long
+                    if outcome.equal or (outcome.equal is None and found is NO):
+                        found = outcome
+                    if outcome.equal:
+                        break
+                if found is NO:
                     return NO
-                unsure = unknown
+                if not found.equal:
+                    unsure = found
         return unsure or Outcome(True, "same_members")
 
     def _matrices(self, gold: Node, pred: Node) -> Outcome:
@@ -307,6 +325,8 @@ class Comparer:
         gold, pred = plain_value(gold), plain_value(pred)
         if gold == pred:
             return YES
+        if not self.budget.left():
+            return Outcome(None, "limit")
         if is_infinite(gold) or is_infinite(pred):
             return Outcome(sign_of_infinity(gold) == sign_of_infinity(pred), "infinity")
         if (gold.kind == "based") != (pred.kind == "based"):
@@ -337,7 +357,7 @@ class Comparer:
         if found.equal is not None:
             return Outcome(found.equal, "equal_sampled" if found.equal else "not_equal")
         if self.symbolic is not None:
-            return self.symbolic(gold, pred)
+            return self.symbolic(gold, pred, self.budget)
         return Outcome(None, found.reason)
 
     def _numbers(self, gold: Node, pred: Node) -> Outcome:
@@ -363,7 +383,7 @@ class Comparer:
             if found.reason in ("unsupported", "irrational", "undecided", "undefined") and (
                 self.symbolic is not None
             ):
-                return self.symbolic(gold, pred)
+                return self.symbolic(gold, pred, self.budget)
             return Outcome(None, found.reason)
         near = rounding_rule(gold, pred, self.tolerance)
         return Outcome(True, near) if near else NO

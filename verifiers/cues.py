@@ -6,6 +6,7 @@ import re
 from fractions import Fraction
 
 from .chains import sentence_of
+from .denials import is_denied
 from .parser.tokens import read_number
 from .parser.vocabulary import MAGNITUDES, NUMERALS
 from .readings import Cues
@@ -92,7 +93,7 @@ def is_hypothetical(text: str, start: int, end: int, *, closed: bool, asked: boo
     """
     low, high = sentence_of(text, start, end)
     before = text[low:start]
-    if _SUPPOSED.search(before):
+    if _SUPPOSED.search(before) or is_denied(text, start, end, low):
         return True
     if asked and (_ASKED.search(before) or text[high : high + 1] == "?"):
         return True
@@ -109,12 +110,27 @@ _OTHER_BASE = re.compile(
     r"|\d_\{?\d",
     re.IGNORECASE,
 )
+_SAME_SIDE = r"(?:(?!\band\b)[^.;,=\n]){0,80}?(?<![a-z])"
 _OTHER_OPERATION = re.compile(
     r"\b(?:operation|operator|binary relation|is defined (?:as|by|to be))\b|[★◇⊕⊗♣♥♠@]"
-    r"|\\(?:star|oplus|otimes|diamond|bigstar|clubsuit|heartsuit|spadesuit)\b",
+    r"|\\(?:star|oplus|otimes|diamond|bigstar|clubsuit|heartsuit|spadesuit)\b"
+    r"|\bbitwise\b|\bxor\b|\bboolean\b"
+    # "let a * b = a^2 + b": two letters joined by a sign, and both again on the right
+    r"|(?<![A-Za-z0-9])([a-z])\s*(?:\\?\*|∗|#|&|\\(?:ast|circ)\b)\s*([a-z])\s*=\s*"
+    rf"(?={_SAME_SIDE}\1(?![a-z]))(?={_SAME_SIDE}\2(?![a-z]))",
     re.IGNORECASE,
 )
-_MODULAR = re.compile(r"\b(?:mod|modulo|modulus|congruent|congruence)\b|\\[pb]?mod\b|≡|\\equiv")
+_MODULAR = re.compile(
+    r"\b(?:mod|modulo|modulus|congruent|congruence)\b|\\[pb]?mod\b|≡|\\equiv"
+    r"|\\math(?:bb|bf)\s*\{?\s*[FZ]\s*\}?\s*(?:_|/)|(?<![A-Za-z])[Zℤ](?:_\{?\d|/\d+[Zℤ]?|[₀-₉])"
+    r"|(?:𝔽)|(?<![A-Za-z])GF\s*\(|\bcharacteristic (?:of )?(?:\d|p\b|two|three)"
+    r"|\b(?:last|units?|ones|final|unit's|rightmost)['’]? digits?\b"
+    r"|^\W*(?:units|ones|tens|hundreds)\W*:"
+    r"|\bcarry(?:ing)? (?:1|one)\b|\bcarry(?:ing)? (?:over |the )+\d\b"
+    r"|\bwrite (?:down )?\d,? (?:and )?carry"
+    r"|\bborrow(?:ing)?(?: the| a)? ?(?:1|one)\b|\bafter borrowing\b",
+    re.IGNORECASE | re.MULTILINE,
+)
 
 
 def other_arithmetic(text: str) -> str:

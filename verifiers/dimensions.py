@@ -8,7 +8,7 @@ from .parser.evaluate import NoValue, evaluate
 from .parser.nodes import Node
 from .parser.units import Quantity, multiply, parse_unit
 
-__all__ = ["mixes_measures", "near_in_units", "unit_verdict"]
+__all__ = ["mixes_measures", "near_in_units", "other_power", "unit_verdict"]
 
 
 class _NoUnits(Exception):
@@ -93,6 +93,18 @@ def near_in_units(left: Node, right: Node, *, approximate: bool) -> bool:
         return True
     size = max(abs(a), abs(b))
     return abs(a - b) * (20 if approximate else 100) <= size
+
+
+def other_power(left: Node, right: Node) -> bool:
+    """True where a product of lengths is given as a length: ``5 m * 3 m = 15 m``.
+
+    Other products of one dimension are habits of speech: "5 days * 8 hours = 40 hours".
+    """
+    try:
+        (_, (_, one)), (_, (_, two)) = _with_units(left), _with_units(right)
+    except (_NoUnits, OverflowError):
+        return False
+    return [base for base, _ in one] == [base for base, _ in two] == ["length"] and one != two
 
 
 Measure = str | Quantity

@@ -98,22 +98,42 @@ def _cut_sentence(text: str) -> str:
         if line.startswith(opening):
             end = line.find(closing, len(opening))
             if end > 0:
-                inside = line[: end + len(closing)]
                 rest = line[end + len(closing) :]
-                # a unit or percent sign directly after the math belongs to the answer
-                tail = re.match(r"[ ]?(?:%|\\%|percent\b|degrees?\b)", rest)
-                if tail:
-                    return inside + tail.group()
-                if re.match(r"\s*(?:or|,?\s*or)\b", rest):
-                    return inside + " " + rest.split("\n")[0]
-                if (
-                    opening == "$"
-                    and re.match(r"\d", line[1:])
-                    and not re.match(r"[\s.,;)]|$", rest)
-                ):
+                money = opening == "$" and re.match(r"\d", line[1:])
+                if money and not re.match(r"[\s.,;:!?)*]|$", rest):
                     break
-                return inside
-    line = line.split("\n")[0].strip()
+                return (line[: end + len(closing)] + _behind_math(rest)).rstrip(" ,;:")
+    return _sentence(line.split("\n")[0].strip())
+
+
+# Words that go on about an answer instead of naming it: a reason, and what an answer may depend on.
+_REASON = re.compile(r"\s(?:because|since|thus|hence|therefore|so|respectively)\b|^[:;] ")
+_ASIDE = re.compile(
+    r"\s(?:as|which|where)\b|\s(?:by|using|from|after|via) (?=[A-Za-z])"
+    r"|\s(?:and|but) (?:the|this|that|we|it|he|she|they|I|you)\b"
+    r"|\sfor (?:all|every|any|the|this|each)\b|\son the\b"
+    r"|\sin (?:total|all|simplest|lowest|interval)\b"
+    r"|\s\((?:see|since|because|as|by|which|from|rounded|approx)"
+)
+_SECOND = re.compile(r"\b(?:and|or|but|otherwise|else)\b.*[\d$\\]")
+
+
+def _behind_math(rest: str) -> str:
+    """What stands behind an answer in math, up to the end of its sentence: a unit, a second part.
+
+    "$5$ million" and "$x = 5$ and $y = 6$" are answers of which the math is only a part.
+    """
+    line = _sentence(rest.split("\n")[0].replace("**", ""))
+    reason = _REASON.search(line)
+    line = line[: reason.start()] if reason is not None else line
+    aside = _ASIDE.search(line)
+    if aside is not None and not _SECOND.search(line, aside.start()):
+        return line[: aside.start()]
+    return line
+
+
+def _sentence(line: str) -> str:
+    """A line up to the end of its first sentence, or of its first clause."""
     depth = 0
     for at, char in enumerate(line):
         if char in "([{":

@@ -1,9 +1,10 @@
 """Landlock, seccomp and rlimits through ctypes: what confines untrusted Python on Linux.
 
 Needs no privilege and no package. Landlock (kernel 5.13, ABI 1) leaves only reads below the
-interpreter's prefix; seccomp takes away the network, processes, threads, signals and everything
-that changes files or limits; rlimits bound CPU time, memory and descriptors. Numbers of system
-calls: include/uapi/asm-generic/unistd.h and arch/x86/entry/syscalls/syscall_64.tbl.
+interpreter's prefix; seccomp takes away the network, processes, threads, signals, everything that
+changes files or limits, and the calls of kernels younger than this list; rlimits bound CPU time,
+memory and descriptors. Numbers of system calls: include/uapi/asm-generic/unistd.h and
+arch/x86/entry/syscalls/syscall_64.tbl.
 """
 
 from __future__ import annotations
@@ -61,12 +62,26 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "clock_adjtime": (305, 266), "adjtimex": (159, 171), "acct": (163, 89),
     "init_module": (175, 105), "finit_module": (313, 273), "delete_module": (176, 106),
     "kexec_load": (246, 104),
-    "quotactl": (179, 60), "open_tree": (428, 428), "move_mount": (429, 429), "fsopen": (430, 430),
+    "kexec_file_load": (320, 294), "vhangup": (153, 58), "uselib": (134, None),
+    "quotactl": (179, 60), "quotactl_fd": (443, 443), "statmount": (457, 457),
+    "listmount": (458, 458), "lsm_set_self_attr": (460, 460),
+    "open_tree": (428, 428), "move_mount": (429, 429), "fsopen": (430, 430),
     "fsconfig": (431, 431), "fsmount": (432, 432), "mount_setattr": (442, 442),
     "name_to_handle_at": (303, 264), "open_by_handle_at": (304, 265), "syslog": (103, 116),
-    # shared memory and message queues outlive a process
-    "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "semget": (64, 190),
-    "msgget": (68, 186), "mq_open": (240, 180), "memfd_create": (319, 279),
+    # shared memory, semaphores and message queues are others' too, and outlive a process
+    "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "shmdt": (67, 197),
+    "semget": (64, 190), "semop": (65, 193), "semctl": (66, 191), "semtimedop": (220, 192),
+    "msgget": (68, 186), "msgsnd": (69, 189), "msgrcv": (70, 188), "msgctl": (71, 187),
+    "mq_open": (240, 180), "mq_unlink": (241, 181), "mq_timedsend": (242, 182),
+    "mq_timedreceive": (243, 183), "mq_notify": (244, 184), "mq_getsetattr": (245, 185),
+    "memfd_create": (319, 279), "memfd_secret": (447, 447),
+    "process_madvise": (440, 440), "process_mrelease": (448, 448), "move_pages": (279, 239),
+    "migrate_pages": (256, 238),
+    # locks that others wait for, disks that all wait for, and what watches others' files
+    "flock": (73, 32), "sync": (162, 81), "syncfs": (306, 267), "sync_file_range": (277, 84),
+    "io_setup": (206, 0), "inotify_init": (253, None), "inotify_init1": (294, 26),
+    "inotify_add_watch": (254, 27), "inotify_rm_watch": (255, 28), "fanotify_init": (300, 262),
+    "fanotify_mark": (301, 263),
     # changes to files that landlock does not see, or sees only in later versions
     "creat": (85, None), "mkdir": (83, None), "mkdirat": (258, 34), "rmdir": (84, None),
     "unlink": (87, None), "unlinkat": (263, 35), "rename": (82, None), "renameat": (264, 38),
@@ -75,21 +90,30 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "ftruncate": (77, 46), "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53),
     "fchmodat2": (452, 452), "chown": (92, None), "fchown": (93, 55), "lchown": (94, None),
     "fchownat": (260, 54), "utime": (132, None), "utimes": (235, None), "futimesat": (261, None),
-    "utimensat": (280, 88), "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7),
-    "removexattr": (197, 14), "openat2": (437, 437), "fallocate": (285, 47),
-    "inotify_init1": (294, 26), "fanotify_init": (300, 262),
+    "utimensat": (280, 88), "openat2": (437, 437), "fallocate": (285, 47),
+    "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7), "getxattr": (191, 8),
+    "lgetxattr": (192, 9), "fgetxattr": (193, 10), "listxattr": (194, 11), "llistxattr": (195, 12),
+    "flistxattr": (196, 13), "removexattr": (197, 14), "lremovexattr": (198, 15),
+    "fremovexattr": (199, 16),
 }  # fmt: skip
 # what the zygote itself still needs: its children lose it with a second, short filter
 _ZYGOTE_NEEDS = frozenset(
     {"clone", "fork", "vfork", "clone3", "kill", "prctl", "seccomp", "prlimit64", "setrlimit"}
 )
 _OPEN = {"x86_64": ((2, 1), (257, 2)), "aarch64": ((56, 2),)}  # (call, index of its flags)
-_FCNTL = {"x86_64": 72, "aarch64": 25}
-_F_SETOWN, _F_SETSIG, _F_SETOWN_EX = (
-    8,
-    10,
-    15,
-)  # a ready pipe may signal any process
+# A list of what is denied ages with the kernel: calls that it does not know answer ENOSYS, as on a
+# kernel without them. They lie in a gap of the table and behind mseal, the last call of Linux 6.12;
+# setxattrat and file_setattr, which came next, change files.
+_GAP = {"x86_64": (335, 424), "aarch64": (295, 424)}  # end exclusive
+_FIRST_UNKNOWN = 463
+# Of two calls with many uses only these are left: call -> (number, values of its second argument)
+_ONLY = {
+    # a lease or a lock keeps others from a file, and a ready pipe may signal any process:
+    # F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD_CLOEXEC, F_GETPIPE_SZ
+    "fcntl": ({"x86_64": 72, "aarch64": 25}, (0, 1, 2, 3, 4, 1030, 1032)),
+    # FS_IOC_SETFLAGS changes a file: TCGETS, FIONREAD, FIOCLEX, FIONCLEX
+    "ioctl": ({"x86_64": 16, "aarch64": 29}, (0x5401, 0x541B, 0x5451, 0x5450)),
+}
 _ARCH = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 _WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
@@ -172,10 +196,15 @@ class Filter:
         machine = platform.machine()
         arch, column = _ARCH[machine]
         load, equal, at_least, any_bit, give = 0x20, 0x15, 0x35, 0x45, 0x06
-        kill, allow, refuse = 0x80000000, 0x7FFF0000, 0x00050000 | errno.EPERM
+        kill, allow = 0x80000000, 0x7FFF0000
+        refuse, unknown = 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS
         steps = [(load, 0, 0, 4), (equal, 1, 0, arch), (give, 0, 0, kill), (load, 0, 0, 0)]
         if machine == "x86_64":  # the x32 table would bypass the numbers below
             steps += [(at_least, 0, 1, 0x40000000), (give, 0, 0, kill)]
+        if not child:
+            low, high = _GAP[machine]
+            steps += [(at_least, 0, 2, low), (at_least, 1, 0, high), (give, 0, 0, unknown)]
+            steps += [(at_least, 0, 1, _FIRST_UNKNOWN), (give, 0, 0, unknown)]
         calls = (row[column] for name, row in _DENIED.items() if (name in _ZYGOTE_NEEDS) == child)
         numbers = sorted({call for call in calls if call is not None})
         for number in numbers:
@@ -188,16 +217,11 @@ class Filter:
                 (give, 0, 0, refuse),
                 (give, 0, 0, allow),
             ]
-        if not child:
-            steps += [
-                (equal, 0, 6, _FCNTL[machine]),
-                (load, 0, 0, 24),
-                (equal, 2, 0, _F_SETOWN),
-                (equal, 1, 0, _F_SETSIG),
-                (equal, 0, 1, _F_SETOWN_EX),
-                (give, 0, 0, refuse),
-                (give, 0, 0, allow),
-            ]
+        for numbers_of, values in () if child else _ONLY.values():
+            last = len(values) - 1
+            steps += [(equal, 0, last + 4, numbers_of[machine]), (load, 0, 0, 24)]
+            steps += [(equal, last - i + 1, 0, value) for i, value in enumerate(values)]
+            steps += [(give, 0, 0, refuse), (give, 0, 0, allow)]
         steps.append((give, 0, 0, allow))
         self._bytes = b"".join(struct.pack("HBBI", *step) for step in steps)
         self._program = _Program(len(steps), self._bytes)

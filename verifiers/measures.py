@@ -10,7 +10,8 @@ from .outcome import Outcome
 from .parser.answer import UNIT_LETTERS, Answer
 from .parser.evaluate import is_closed
 from .parser.nodes import Node
-from .parser.units import parse_unit
+from .parser.units import Quantity, parse_unit
+from .readings import transform
 from .shapes import inner_unit, same_words
 
 __all__ = ["compare_units", "with_letter_units"]
@@ -31,6 +32,8 @@ def _like(answer: Answer, other: Answer) -> Answer:
     if other.unit and not answer.unit and node.kind == "mul" and node.args[1].kind == "name":
         letter = str(node.args[1].value)
         known = parse_unit(other.unit) is not None or other.unit == letter
+        if letter == "K" and other.unit in _TEMPERATURES and is_closed(node.args[0]):
+            return replace(answer, node=node.args[0], unit=letter)
         if letter in UNIT_LETTERS and known and is_closed(node.args[0]):
             return replace(answer, node=node.args[0], unit=letter)
     return answer
@@ -52,6 +55,8 @@ def compare_units(gold: Answer, pred: Answer, units: str) -> Outcome | None:
     if gold_unit in _TEMPERATURES or pred_unit in _TEMPERATURES:
         return _temperatures(gold, pred, gold_unit, pred_unit)
     a, b = parse_unit(gold_unit), parse_unit(pred_unit)
+    if a is not None and b is not None and {a[1], b[1]} == {_DEGREES, _RADIANS}:
+        return _converted(_radians(gold.node, a), _radians(pred.node, b))
     if a is None or b is None:
         if a is None and b is None and not same_words(gold_unit, pred_unit):
             return Outcome(False, "unit")
@@ -63,6 +68,17 @@ def compare_units(gold: Answer, pred: Answer, units: str) -> Outcome | None:
     left = Node("mul", (gold.node, Node("num", (), a[0])))
     right = Node("mul", (pred.node, Node("num", (), b[0])))
     return _converted(left, right)
+
+
+_DEGREES, _RADIANS = (("angle", 1),), (("radians", 1),)
+
+
+def _radians(node: Node, unit: Quantity) -> Node:
+    if unit[1] == _RADIANS:
+        return node
+    bare = transform(node, lambda n: n.args[0] if n.kind == "deg" else None)
+    turned = Node("mul", (bare, Node("const", (), "pi")))
+    return Node("div", (turned, Node("num", (), Fraction(180))))
 
 
 def _converted(left: Node, right: Node) -> Outcome:

@@ -35,7 +35,8 @@ __all__ = [
     "root_claim",
 ]
 
-N = r"[-−]?\$?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:/\d+)?"
+# The last part is possessive: without it "1/1/1/…" is split in exponentially many ways.
+N = r"[-−]?\$?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:/\d+)?+"
 
 
 @dataclass(frozen=True, slots=True)

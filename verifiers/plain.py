@@ -8,11 +8,12 @@ the standard library is used: the sandbox loads this file too.
 from __future__ import annotations
 
 import json
+import re
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-__all__ = ["TooLarge", "literal", "plain", "same_value"]
+__all__ = ["TooLarge", "literal", "plain", "printed_number", "same_printed", "same_value"]
 
 MAX_ITEMS = 200_000
 MAX_DEPTH = 100
@@ -195,6 +196,40 @@ def _same_number(a: Number, b: Number) -> bool:
 
 def _parts(value: Number) -> tuple[Number, Number]:
     return (value.real, value.imag) if isinstance(value, complex) else (value, 0)
+
+
+# One literal, no zeros before it: "007" is a text. Longer ones are compared letter by letter.
+_LITERAL = re.compile(r"[+-]?(?:0|[1-9][0-9]*)(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,3})?")
+_LONGEST = 400
+
+
+def printed_number(text: str) -> Fraction | None:
+    """Return the value of a text that is one decimal literal, None for any other text."""
+    if len(text) > _LONGEST or _LITERAL.fullmatch(text) is None:
+        return None
+    return Fraction(text)
+
+
+def same_printed(actual: str, expected: str) -> bool:
+    """Say whether a program printed what it should: the same words, however they are spaced.
+
+    Nothing that was printed is computed: ``3+4`` is not 7, nor ``1/2`` 0.5. Two words that differ
+    agree only where both are decimal literals of one value. Where the expected one shows a point
+    or an exponent, 1e-9 relative is near enough, and 1e-12 absolute beside zero.
+    """
+    a, b = actual.split(), expected.split()
+    return len(a) == len(b) and all(map(_same_word, a, b))
+
+
+def _same_word(actual: str, expected: str) -> bool:
+    if actual == expected:
+        return True
+    x, y = printed_number(actual), printed_number(expected)
+    if x is None or y is None:
+        return False
+    if x == y or expected.lstrip("+-").isdigit():
+        return x == y
+    return abs(x - y) * 10**9 <= abs(y) if y else abs(x) * 10**12 <= 1
 
 
 def literal(value: Any) -> str:

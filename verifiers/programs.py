@@ -18,13 +18,15 @@ from typing import Any, Self
 from treerl.verdict import ToolCall, Verdict
 
 from .execute import ExecutionResult, PythonExecutor
-from .plain import TooLarge, literal, plain, same_value
-from .snippets import same_output
+from .plain import TooLarge, literal, plain, same_printed, same_value
 from .stats import VerifierStats
 
 __all__ = ["CodeTest", "CodeVerdict", "CodeVerifier", "extract_program"]
 
-_FENCE = re.compile(r"```(?:python|py|python3)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
+# before the fence, the fence, its tag, and what else the line holds
+_OPENING = re.compile(r"(.*?)(`{3,}|~{3,})[ \t]*(?:\{\.?)?([\w+#-]*)([^`]*)")
+_MARK = re.compile(r"\s*(?:(?:[-*+]|\d+[.)])\s+)?")
+_PYTHON = frozenset({"python", "py", "python3", "py3"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +125,66 @@ class CodeVerdict:
 
 
 def extract_program(response: str, *, think_end: str = "</think>") -> str | None:
-    """Return the last code block after the reasoning; a response without fences is no program."""
+    """Return the program of a response: the last code block tagged as Python after the reasoning.
+
+    Without such a block it is the last one without a tag. Blocks of other languages, sessions that
+    start with ``>>>`` and a response without fences are no programs. A block that is indented as
+    part of a list loses that indentation.
+    """
     cut = response.rfind(think_end)
     text = response[cut + len(think_end) :] if cut >= 0 else response
-    blocks = _FENCE.findall(text)
-    return blocks[-1] if blocks else None
+    blocks = [block for block in _blocks(text) if not block[1].lstrip().startswith(">>>")]
+    tagged = [body for tag, body in blocks if tag in _PYTHON]
+    bare = [body for tag, body in blocks if not tag]
+    programs = tagged or bare
+    return programs[-1] if programs else None
+
+
+def _blocks(text: str) -> list[tuple[str, str]]:
+    """Return (tag, body) of the fenced blocks; a block that nothing closes is cut off, and none."""
+    found: list[tuple[str, str]] = []
+    fence, tag, indent = "", "", 0
+    body: list[str] = []
+    for line in text.replace("\r\n", "\n").split("\n"):
+        opening = _opened(line)
+        if not fence:
+            if opening is not None:
+                (fence, tag, indent), body = opening, []
+            continue
+        bare = line.strip()
+        at_margin = len(line) - len(line.lstrip()) <= indent + 3
+        if at_margin and opening is not None and opening[1] in _PYTHON:
+            (fence, tag, indent), body = opening, []  # nothing closes the one that was open
+        elif at_margin and bare.startswith(fence):
+            found.append((tag, _dedent(body)))
+            fence = ""
+        elif bare.endswith(fence) and bare.count(fence) == 1 and bare.strip(fence[0]):
+            found.append((tag, _dedent([*body, line[: line.rindex(fence)].rstrip(fence[0])])))
+            fence = ""
+        else:
+            body.append(line)
+    return found
+
+
+def _opened(line: str) -> tuple[str, str, int] | None:
+    """Return (fence, tag, indentation) of a line that opens a block; words may stand before it."""
+    match = _OPENING.fullmatch(line)
+    if match is None:
+        return None
+    before, fence, tag, rest = match.groups()
+    tag = tag.lower()
+    if _MARK.fullmatch(before):
+        return fence, tag, len(before)
+    plain_tag = not rest.strip() and (not tag or tag in _PYTHON)
+    return (fence, tag, 0) if plain_tag and fence[0] == "`" else None
+
+
+def _dedent(lines: list[str]) -> str:
+    """Join lines without the indentation of the first; a text in quotes may have less of it."""
+    first = next((line for line in lines if line.strip()), "")
+    width = len(first) - len(first.lstrip())
+    kept = (line[min(width, len(line) - len(line.lstrip())) :] for line in lines)
+    return "".join(f"{line}\n" for line in kept)
 
 
 class CodeVerifier:
@@ -237,7 +294,7 @@ class CodeVerifier:
             call = result.to_call(program)
             if result.status != "ok":
                 return _failure(result), call
-            return ("passed" if same_output(result.stdout, test.stdout) else "failed"), call
+            return ("passed" if same_printed(result.stdout, test.stdout) else "failed"), call
         if test.function:
             # a name drawn anew: no program can have set it beforehand
             name = f"treerl_{secrets.token_hex(8)}"

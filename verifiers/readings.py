@@ -108,6 +108,10 @@ def _spellings(left: Node, right: Node, kinds: set[str]) -> Iterator[tuple[Node,
 
     if "call" in kinds and "deg" not in kinds and not _has_pi(left):
         yield from both(_in_degrees, "degrees")
+    if _names_degrees(left) or _names_degrees(right):
+        yield from both(_in_radians, "radians")
+    if "call" in kinds and any(n.value in _INVERSE for s in (left, right) for n in s.walk()):
+        yield from both(_inverse_in_degrees, "degrees")
     if "div" in kinds and "mul" in kinds:
         yield from both(_divided_by_product, "product_first")
     if "pct" in kinds and ("add" in kinds or "sub" in kinds):
@@ -127,6 +131,36 @@ def _in_degrees(node: Node) -> Node | None:
     """``sin 30``: an angle in degrees."""
     if node.kind == "call" and node.value in _TRIGONOMETRY and len(node.args) == 1:
         return Node("call", (Node("deg", node.args),), node.value)
+    return None
+
+
+_INVERSE = frozenset({"asin", "acos", "atan", "acot", "asec", "acsc"})
+_HALF_TURN = Node("num", (), Fraction(180))
+_PI = Node("const", (), "pi")
+
+
+def _names_degrees(node: Node) -> bool:
+    """True where a degree stands outside the argument of a function."""
+    if node.kind == "call":
+        return False
+    return node.kind == "deg" or any(map(_names_degrees, node.args))
+
+
+def _in_radians(node: Node) -> Node | None:
+    """``90° = π/2``: degrees turned into radians outside the functions, which know degrees."""
+    if node.kind == "call":
+        return node
+    if node.kind == "deg":
+        return Node("div", (Node("mul", (node.args[0], _PI)), _HALF_TURN))
+    return None
+
+
+def _inverse_in_degrees(node: Node) -> Node | None:
+    """``arctan(1) = 45°``: an inverse function whose value is in degrees."""
+    if node.kind == "call" and node.value in _INVERSE:
+        return Node("div", (Node("mul", (node, _HALF_TURN)), _PI))
+    if node.kind == "deg":
+        return node.args[0]
     return None
 
 

@@ -14,6 +14,7 @@ from .parser.nodes import Node, free_names, render, strip
 __all__ = [
     "assigned",
     "canonical",
+    "choice_content",
     "constant_of_integration",
     "decimal_literal",
     "difference",
@@ -53,12 +54,23 @@ _CHOICE = re.compile(
 
 def is_choice(letter: str, text: str) -> bool:
     """True where a text is a choice letter with its content: ``(B) 12``, and no other choice."""
+    text = text.replace("$", " ")
     match = _CHOICE.match(text)
     if match is None or match.group(1) != letter or len(letter) != 1:
         return False
     rest = text[match.end(1) :]
     bracketed = re.match(r"\s*(?:\\text\w*\{\s*)?\(", text) is not None
-    return bracketed and not re.search(r"\b(?:or|and|not)\b|\([A-J]\)", rest)
+    labelled = re.match(r"\s*[A-J](?:[:)]\s*\S|\.\s+\S)", text) is not None
+    if labelled and re.search(r"(?:^|[\s,(])[A-J](?:[.,:)]|\s*$)", rest[1:]):
+        return False
+    return (bracketed or labelled) and not re.search(r"\b(?:or|and|not)\b|\([A-J]\)", rest)
+
+
+def choice_content(text: str) -> str:
+    """The content behind a choice in brackets, ``12`` of ``\\textbf{(B)}\\ 12``; "" without one."""
+    text = text.replace("$", " ")
+    match = re.match(r"^\s*(?:\\text\w*\s*\{\s*)?\([A-J]\)\s*\}?(?:\s|\\[ ,;:!]|\\q?quad|~)+", text)
+    return text[match.end() :] if match is not None else ""
 
 
 def inner_unit(node: Node) -> str:
@@ -134,15 +146,28 @@ def value_side(node: Node) -> Node:
     return node
 
 
+_EQUATIONS = frozenset({"sqrt", "root", "abs", "exp", "ln", "log", "floor", "ceil"})
+
+
+def _solvable(head: Node) -> bool:
+    """True for ``|x|`` and ``sqrt(x)``: with a number they make an equation for x, no value.
+
+    ``|AB|`` is a length and ``sin A`` what was asked for.
+    """
+    return head.value in _EQUATIONS and any(not name.isupper() for name in free_names(head))
+
+
 def assigned(relation: Node) -> Node | None:
     """The value of ``x = 5``, ``f(x) = x^2`` or a chain whose closed links all hold."""
     head, *rest = relation.args
     bare = (
         head.kind == "name"
-        or head.kind == "call"
-        or (
-            head.kind in ("mul", "abs")
-            and all(n.kind in ("name", "mul", "call") for n in head.walk())
+        or (head.kind == "call" and not _solvable(head))
+        or (head.kind == "mul" and all(n.kind in ("name", "mul", "call") for n in head.walk()))
+        or (  # (a, b) = (1, 2)
+            head.kind == "tuple"
+            and all(n.kind == "name" for n in head.args)
+            and all(n.kind == "tuple" and len(n.args) == len(head.args) for n in rest)
         )
     )
     if not bare:
@@ -151,7 +176,7 @@ def assigned(relation: Node) -> Node | None:
             return None
     values = [node for node in rest if node.kind != "name"]
     if not values:
-        return None
+        return rest[-1] if head.kind == "call" and len(rest) == 1 else None  # f(x) = x
     for one, two in pairwise(values):
         if sample(one, two).equal is not True:
             return None

@@ -12,6 +12,7 @@ from treerl.verdict import Claim, ClaimVerdict, Verdict
 from .execute import PythonExecutor
 from .parser.evaluate import NoValue, evaluate
 from .parser.grammar import parse_expression
+from .plain import printed_number
 from .verdicts import make
 
 __all__ = ["find_code", "judge_code", "same_output"]
@@ -87,7 +88,11 @@ def _from_session(text: str) -> tuple[str, str]:
 
 
 def same_output(actual: str, stated: str) -> bool:
-    """Equal up to spacing, or equal as numbers at the digits shown."""
+    """Equal up to spacing, or equal as numbers at the digits stated.
+
+    What was printed counts as a number only where it is one literal; the step may state it as a
+    value (``1/2`` for 0.5) and rounded. For a test's output, see :func:`.plain.same_printed`.
+    """
     a, b = actual.split(), stated.split()
     if a == b:
         return True
@@ -97,11 +102,11 @@ def same_output(actual: str, stated: str) -> bool:
 
 
 def _same_number(actual: str, stated: str) -> bool:
-    left, right = parse_expression(actual, math=False), parse_expression(stated, math=False)
-    if left is None or right is None:
+    a, right = printed_number(actual), parse_expression(stated, math=False)
+    if a is None or right is None:
         return False
     try:
-        a, b = evaluate(left), evaluate(right)
+        b = evaluate(right)
     except NoValue:
         return False
     places = right.places if right.kind == "num" else -1

@@ -26,6 +26,7 @@ from .closed import (
     links_of,
     states_something,
 )
+from .conventions import changes_scale, convention_of
 from .cues import is_hypothetical, other_arithmetic, unsourced_numbers
 from .judges import (
     assigns_value,
@@ -41,6 +42,7 @@ from .judges import (
 from .parser.evaluate import is_closed
 from .parser.nodes import Node
 from .parser.tokens import Token, tokenize
+from .phrases import Statement
 from .pool import WorkerPool
 from .snippets import judge_code
 from .solving import (
@@ -195,16 +197,7 @@ class StepVerifier:
                 if len(found) >= MAX_CLAIMS:
                     break
                 if is_closed(link.left.node) and is_closed(link.right.node):
-                    judged = self._closed(step, tokens, link)
-                    if (
-                        judged is not None
-                        and odd
-                        and judged.verdict is Verdict.REFUTED
-                        and judged.claim.kind != "modular"
-                    ):
-                        judged = replace(
-                            judged, verdict=Verdict.UNVERIFIABLE, reason=odd, strength=None
-                        )
+                    judged = self._closed(step, tokens, link, problem)
                     if judged is not None:
                         found.append(judged)
                         collect_numbers(link, operands, results)
@@ -215,19 +208,23 @@ class StepVerifier:
             if not any(a < statement.end and statement.start < b for a, b in covered):
                 judged = judge_statement(step, statement)
                 if judged is not None:
-                    found.append(judged)
+                    found.append(_unless_meant_otherwise(judged, step, statement, problem))
+        found += self._with_variables(step, tokens, opens, problem, previous)
+        if odd:
+            found = [_unless_ordinary(claim, odd) for claim in found]
         for code in judge_code(step, self.tools, self.wall_s):
             found.append(code)
-        found += self._with_variables(step, tokens, opens, problem, previous)
         if self.translator is not None:
             found += self._translated(step, problem, previous)
         found.sort(key=lambda claim: claim.claim.span)
         return found, unsourced_numbers(operands, results, problem, tuple(previous))
 
-    def _closed(self, step: str, tokens: list[Token], link: Link) -> ClaimVerdict | None:
+    def _closed(
+        self, step: str, tokens: list[Token], link: Link, problem: str
+    ) -> ClaimVerdict | None:
         if link.chain.modulus is None and (not states_something(link) or link.relation == "≡"):
             return None
-        judged = judge_closed(step, tokens, link)
+        judged = judge_closed(step, tokens, link, problem)
         if (
             judged.verdict is Verdict.UNVERIFIABLE
             and judged.reason in ("unsupported", "irrational", "undecided", "free_variable")
@@ -284,7 +281,7 @@ class StepVerifier:
         """Judge one link with variables; returns its verdict and the relation it adds."""
         left, right = link.left.node, link.right.node
         start, end = link.span
-        if link.cut or link.chain.modulus is not None:
+        if link.cut or link.chain.modulus is not None or changes_scale(step[start : end + 9]):
             return None, None
         task = link_task(left, right) if "sympy" in self.tools else None
         if task is not None:
@@ -378,3 +375,23 @@ class StepVerifier:
                     )
                 )
         return found
+
+
+def _unless_ordinary(claim: ClaimVerdict, odd: str) -> ClaimVerdict:
+    """Take back a refutation by ordinary arithmetic where another one may be meant."""
+    if claim.verdict is Verdict.REFUTED and claim.claim.kind not in ("modular", "number_theory"):
+        return replace(claim, verdict=Verdict.UNVERIFIABLE, reason=odd, strength=None)
+    return claim
+
+
+def _unless_meant_otherwise(
+    judged: ClaimVerdict, step: str, said: Statement, problem: str
+) -> ClaimVerdict:
+    """Take back the refutation of a claim in words that may mean something else."""
+    if judged.verdict is not Verdict.REFUTED or said.left is None or said.right is None:
+        return judged
+    args = (said.start, said.end, said.left, said.relation, said.right, problem)
+    reason = convention_of(step, *args)
+    if not reason:
+        return judged
+    return replace(judged, verdict=Verdict.UNVERIFIABLE, reason=reason, strength=None)

@@ -64,8 +64,8 @@ def _child(request: dict[str, Any], writer: int, confine: Any, plain: Any) -> No
     confine(request)
     space: dict[str, Any] = {"__name__": "__main__", "__builtins__": __builtins__}
     # taken now: the snippet shares these names and may put something else there
-    run, build = exec, compile
-    if request["check"]:
+    run, build, check = exec, compile, str(request["check"])
+    if check:
         # a trace function may move any frame to another line, this one too: past the assertions
         sys.addaudithook(_no_tracing)
     try:
@@ -75,8 +75,8 @@ def _child(request: dict[str, Any], writer: int, confine: Any, plain: Any) -> No
                 record["value"] = plain.plain(space[name])
                 record["value_name"] = name
                 break
-        if request["check"]:
-            run(build(request["check"], "<check>", "exec", dont_inherit=True), space)
+        if check:
+            run(build(check, "<check>", "exec", dont_inherit=True), space)
             record["checked"] = True
     except OutputLimit:
         record["status"], record["error"] = "limit", "OutputLimit: output limit"
@@ -104,10 +104,16 @@ def _child(request: dict[str, Any], writer: int, confine: Any, plain: Any) -> No
         os._exit(0)
 
 
-def _no_tracing(event: str, _: Any) -> None:
-    """Audit hook, which cannot be taken away again, not even through ctypes."""
-    if event in ("sys.settrace", "sys.setprofile"):
+def _no_tracing(event: str, args: Any) -> None:
+    """Audit hook: no tracing, and no new code for a function, this one included.
+
+    Python offers no way to take a hook away. It looks up no name before it decides, so that nothing
+    put elsewhere changes it. A program that writes to memory through ctypes still gets past it.
+    """
+    if event == "sys.settrace" or event == "sys.setprofile":
         raise RuntimeError("a program is not traced while assertions judge it")
+    if event == "object.__setattr__" and args[1] == "__code__":
+        raise RuntimeError("no function gets other code while assertions judge a program")
 
 
 def _seed_random() -> None:

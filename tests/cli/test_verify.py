@@ -213,6 +213,20 @@ def test_steps_as_lists_and_as_text(quick: Treerl, tmp_path: Path) -> None:
                 assert again == [StepVerdict.from_json(step) for step in record["records"]]
 
 
+def test_rows_may_hold_a_solution_or_its_steps(quick: Treerl, tmp_path: Path) -> None:
+    rows = [{"solution": "2 + 2 = 4\n\n2 + 3 = 6"}, {"steps": ["1 + 1 = 2"]}, {"text": "1 + 1"}]
+    path = write(tmp_path / "rows.jsonl", rows[:2])
+    done = quick("verify", path, "--steps")
+    assert done.returncode == 0, done.stderr
+    assert (counts(done.stdout)["SUPPORTED"], counts(done.stdout)["REFUTED"]) == ("2", "1")
+    done = quick("verify", path, "--steps", "--response-field", "solution")
+    assert done.returncode == 1
+    assert "line 2, field 'solution': there is no such field" in done.stderr
+    done = quick("verify", write(path, rows), "--steps")
+    assert done.returncode == 1
+    assert "line 3: no field for the solution was found" in done.stderr
+
+
 def test_records_never_replace_the_file_that_is_read(quick: Treerl, tmp_path: Path) -> None:
     path = write(tmp_path / "rows.jsonl", ROWS)
     before = path.read_bytes()

@@ -168,8 +168,102 @@ HABITS = [
 ]
 
 
+CHANGING = (
+    "squared", "cubed", "factorial", "tenths", "halves", "thirds", "hundredths", "thousandths",
+    "doubled", "halved", "reciprocal", "negative", "quadrillion", "crore", "lakh", "gross", "two",
+)  # fmt: skip
+SAID = [
+    ("5", "$5$ million", False),
+    ("5000000", "$5$ million", True),
+    ("5", "$5$ and $6$", False),
+    ("5", "$5$, $6$", False),
+    ("5", "$5$ to $6$", False),
+    ("5", "$5$ times $6$", False),
+    ("5 m", "$5$ cm", False),
+    ("5 minutes", "$5$ hours", False),
+    ("5 feet", "$5$ feet $6$ inches", False),
+    ("66 inches", "$5$ feet $6$ inches", True),
+    ("5", "$x = 5$ and $y = 6$.", False),
+    ("1/2", r"$\frac{1}{2}$ of $6$", False),
+    ("5", "$5$ because $2+3=5$.", True),
+    ("5", "$5$, so we are done.", True),
+    ("5", "$5$ and we are done.", True),
+    ("5", "$5$ (see above).", True),
+    ("5", "$5$ apples.", True),
+    ("2x", "$2x$ for all $x$.", True),
+    ("5", "$5$ on the left and $6$ on the right", False),
+    ("5", "$5$ and the other is $6$", False),
+    ("5", "$5$ for every even $n$, or $6$", False),
+    ("18", "$18 for the first and $20 for the second", False),
+    *[("5", f"5 {word}", False) for word in CHANGING],
+    ("0.3", "0.3 repeating", False),
+    ("5 years", "5 decades", False),
+    ("50 years", "5 decades", True),
+    ("5 days", "5 fortnights", False),
+    ("5 cm", "5 cm squared", False),
+    ("5 cm^2", "5 cm squared", True),
+    ("$5", "¥5", False),
+    ("5 radians", "5 degrees", False),
+    (r"\pi radians", "180 degrees", True),
+    ("A", "A: cats", True),
+    ("B", "A: cats", False),
+    ("C", "C) 45", True),
+    ("A", "A) 5 or B) 6", False),
+    ("A", "A: 5, B: 6", False),
+    ("C", "[C]", True),
+    ("-5", "negative 5", True),
+    ("5", "negative 5", False),
+    ("105", "one hundred and five", True),
+    ("100", "one hundred and five", False),
+    ("500000", "five hundred thousand", True),
+    ("1234", "one thousand two hundred thirty-four", True),
+    ("60", "five dozen eggs", True),
+    ("5", "five million", False),
+    ("11", "five and six", False),
+    ("2/3", "two thirds", True),
+    ("3/4", "three quarters", True),
+    ("1", "one half", False),
+    ("1", "1 half", False),
+    ("2", "two three", False),
+]
+NOTATION = [
+    ("5", "|x|=5", False),
+    ("5", r"\sqrt{x}=5", False),
+    ("5", "|AB|=5", True),
+    ("3/5", r"\sin A=\frac35", True),
+    ("x", "f(x)=x", True),
+    ("5", r"\cancel{5}", False),
+    ("0 K", "0 °C", False),
+    ("20 °C", "20 K", False),
+    ("(1,2)", "(a,b)=(1,2)", True),
+    ("(1,2)", "(a,b)=(2,1)", False),
+    (r"\mathbb{R}", r"\mathbb R", True),
+    ("(1,2)", "]1,2[", True),
+    ("(1,2]", "]1,2]", True),
+    ("[1,2]", "]1,2[", False),
+    (r"\pm5", r"x=5 \text{ or } x=-5", True),
+    (r"\pm5", r"x=5 \text{ or } x=-6", False),
+    ("5", "=5", True),
+    ("12", r"\textbf{(B)}\ 12", True),
+    ("B", r"\textbf{(B)}\ 12", True),
+    ("13", r"\textbf{(B)}\ 12", False),
+    ("C", r"\textbf{(B)}\ 12", False),
+    ("A", r"\text{(A) or (B)}", False),
+    ("2x", r"\frac{dy}{dx}=2x", True),
+    ("3x", r"\frac{dy}{dx}=2x", False),
+]
+
+
+@pytest.mark.parametrize(("gold", "answer", "equal"), SAID)
+def test_the_whole_sentence_is_the_answer(
+    verifier: AnswerVerifier, gold: str, answer: str, equal: bool
+) -> None:
+    assert verifier.verify(f"The answer is {answer}", gold).equal is equal
+
+
 @pytest.mark.parametrize(
-    ("gold", "answer", "equal"), [*HABITS, *FAR_AWAY, *MODULI, *UNITS, *SETS, *ENDLESS, *MOMENTS]
+    ("gold", "answer", "equal"),
+    [*HABITS, *FAR_AWAY, *MODULI, *UNITS, *SETS, *ENDLESS, *MOMENTS, *NOTATION],
 )
 def test_rules(verifier: AnswerVerifier, gold: str, answer: str, equal: bool) -> None:
     assert verifier.verify(rf"\boxed{{{answer}}}", gold).equal is equal

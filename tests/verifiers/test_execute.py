@@ -307,6 +307,44 @@ def test_a_program_cannot_trace_its_assertions(programs: CodeVerifier) -> None:
     assert programs.verify(traced, [CodeTest.prints("", "1")], is_program=True).passed
 
 
+HOOKED = """
+import builtins, sys
+globals_of_caller = sys._getframe(1).f_globals
+try:
+    {attack}
+except RuntimeError:
+    pass
+def jump(frame, event, arg):
+    if frame.f_code.co_filename == '<check>' and event == 'line':
+        frame.f_lineno = 2
+    return jump
+sys.settrace(jump)
+"""
+BLIND = "(lambda event, args: None).__code__"
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        f"globals_of_caller['_no_tracing'].__code__ = {BLIND}",
+        f"object.__setattr__(globals_of_caller['_no_tracing'], '__code__', {BLIND})",
+        "globals_of_caller['_no_tracing'] = print",
+        "builtins.RuntimeError = lambda *a: None",
+        "sys._getframe(1).f_locals['request']['check'] = ''",
+    ],
+)
+def test_a_program_cannot_blind_what_keeps_it_from_tracing(
+    programs: CodeVerifier, attack: str
+) -> None:
+    program = HOOKED.format(attack=attack)
+    check = [CodeTest.holds("assert False\nx = 1")]
+    assert programs.verify(program, check, is_program=True).passed is False
+    alone = "x = 2\n" + program.replace("sys.settrace(jump)", "")
+    assert programs.verify(alone, check, is_program=True).passed is False
+    honest = [CodeTest.holds("assert True")]
+    assert programs.verify("def f(): return 2", honest, is_program=True).passed
+
+
 def test_a_program_cannot_take_away_what_runs_its_assertions(programs: CodeVerifier) -> None:
     program = (
         "import builtins, sys\n"
@@ -328,7 +366,8 @@ def test_runs_repeat(executor: PythonExecutor) -> None:
 def test_a_pipe_cannot_send_signals(executor: PythonExecutor) -> None:
     if isolation_report().level != "full":
         pytest.skip("needs seccomp")
-    for command in (8, 10, 15):  # F_SETOWN, F_SETSIG, F_SETOWN_EX
+    # F_SETLK, F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY
+    for command in (6, 8, 10, 15, 1024, 1026):
         code = f"import fcntl, os\nr, w = os.pipe()\nfcntl.fcntl(r, {command}, 1)"
         assert "not permitted" in executor.run(code).error
     assert executor.run("import fcntl\nresult = fcntl.fcntl(1, fcntl.F_GETFD)").value is not None
@@ -336,7 +375,8 @@ def test_a_pipe_cannot_send_signals(executor: PythonExecutor) -> None:
 
 def test_the_last_program_after_the_reasoning_counts() -> None:
     text = "<think>```python\n1\n```</think>```python\n2\n```and```\n3\n```"
-    assert extract_program(text) == "3\n"
+    assert extract_program(text) == "2\n"
+    assert extract_program(text.replace("python", "")) == "2\n"
     assert extract_program("<think>```python\n1\n```</think>none") is None
 
 

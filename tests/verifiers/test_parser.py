@@ -14,6 +14,7 @@ from treerl.verifiers.parser.answer import read_answer
 from treerl.verifiers.parser.enclose import compare, enclose
 from treerl.verifiers.parser.evaluate import NoValue, evaluate
 from treerl.verifiers.parser.nodes import Node, strip
+from treerl.verifiers.parser.numerals import spelled_number
 
 
 @pytest.mark.parametrize(
@@ -167,3 +168,40 @@ def test_no_text_breaks_the_readers(text: str) -> None:
         with contextlib.suppress(NoValue):
             evaluate(node)
     assert read_answer(text).kind
+
+
+_ONES = (
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
+    "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen",
+    "nineteen",
+)  # fmt: skip
+_TENS = (
+    "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety",
+)  # fmt: skip
+
+
+def spell(n: int, joined: str) -> str:
+    """English words of a number below 10^12."""
+    for power, word in ((10**9, "billion"), (10**6, "million"), (1000, "thousand")):
+        if n >= power:
+            rest = f" {spell(n % power, joined)}" if n % power else ""
+            return f"{spell(n // power, joined)} {word}{rest}"
+    if n >= 100:
+        return f"{_ONES[n // 100]} hundred" + (joined + spell(n % 100, joined) if n % 100 else "")
+    if n >= 20:
+        return _TENS[n // 10 - 2] + (f"-{_ONES[n % 10]}" if n % 10 else "")
+    return _ONES[n]
+
+
+@given(st.integers(0, 10**12 - 1), st.sampled_from([" ", " and "]))
+def test_numbers_in_words(n: int, joined: str) -> None:
+    words = spell(n, joined).split()
+    assert spelled_number(words) == (n, len(words))
+    assert spelled_number([*words[:1], "apples"])[1] == 1
+
+
+def test_words_that_are_two_numbers() -> None:
+    assert spelled_number(["five", "and", "six"]) == (5, 1)
+    assert spelled_number(["two", "three"]) == (2, 1)
+    assert spelled_number(["one", "hundred", "and", "more"]) == (100, 2)
+    assert spelled_number(["apples"]) == (None, 0)

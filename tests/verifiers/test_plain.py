@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treerl.verifiers.plain import TooLarge, literal, plain, same_value
+from treerl.verifiers.plain import (
+    TooLarge,
+    literal,
+    plain,
+    printed_number,
+    same_printed,
+    same_value,
+)
 
 scalars = (
     st.none()
@@ -86,3 +93,51 @@ def test_what_is_too_large_says_so() -> None:
     with pytest.raises(TypeError, match="type object"):
         plain([object()], strict=True)
     assert plain(object()) == {"__type__": "object"}
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers() | st.floats(allow_nan=False, allow_infinity=False))
+def test_a_printed_number_is_the_number(value: float) -> None:
+    read = printed_number(str(value))
+    assert read is not None
+    assert type(value)(read) == value
+    assert same_printed(f"{value}\n", f" {value}")
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text("0123456789+-*/!%.()e", max_size=6), st.integers(-99, 99))
+def test_only_the_literal_of_an_integer_is_that_integer(text: str, value: int) -> None:
+    if same_printed(text, str(value)):
+        assert text.split() == [str(value)] or float(text) == value
+
+
+@pytest.mark.parametrize(
+    ("actual", "expected", "same"),
+    [
+        ("1 2\n3\n", "1\n2 3", True),
+        ("1 2", "12", False),
+        ("", "", True),
+        ("", "0", False),
+        ("7.0", "7", True),
+        ("3", "3.0", True),
+        ("+3", "3", True),
+        ("007", "7", False),
+        ("1,000", "1000", False),
+        ("7.0000000001", "7", False),
+        ("0.30000000000000004", "0.3", True),
+        ("0.300001", "0.3", False),
+        ("1e-5", "0.00001", True),
+        ("1e-13", "0.0", True),
+        ("1e-13", "2e-13", False),
+        ("1e-9", "0.0", False),
+        ("9" * 30, "9" * 29 + "8", False),
+        ("1e999999999", "1e999999999", True),
+        ("1e999999999", "1e999999998", False),
+        ("\u0663", "3", False),
+        ("nan", "nan", True),
+        ("nan", "inf", False),
+        ("Yes", "yes", False),
+    ],
+)
+def test_printed_words_are_compared_as_they_stand(actual: str, expected: str, same: bool) -> None:
+    assert same_printed(actual, expected) is same

@@ -55,6 +55,141 @@ def test_open_cases(verifier: StepVerifier) -> None:
     assert all(tools[tool] for tool in ("fraction", "sympy", "z3", "python")), tools
 
 
+MEANT_OTHERWISE = [
+    # another arithmetic
+    "Modulo 7, 5 + 4 = 2.",
+    "Mod 7, 5 + 4 is 2.",
+    "5 + 4 = 2 in Z_7",
+    r"Working in $\mathbb{F}_2$, 1 + 1 = 0.",
+    r"$7 \cdot 7 = 9$ in $\mathbb{Z}_{10}$",
+    r"Modulo 2, $(x+y)^2 = x^2 + y^2$.",
+    "In GF(2), 1 + 1 = 0",
+    "1 + 1 = 1 in Boolean algebra",
+    "The last digit of 7 * 8 = 6.",
+    "Units digit: 7 × 7 = 9",
+    "7 + 8 = 5, carry 1",
+    "3 - 7 = 6 (borrow 1)",
+    "We define a * b = 2a + b. Then 3 * 4 = 10.",
+    # units with another meaning
+    "The scale is 1 inch = 5 feet.",
+    "1 cm = 5 km on the map",
+    "If 1 cm = 5 km, then 3 cm = 15 km.",
+    "1 week = 5 days of work",
+    "1 foot = 30 cm",
+    "1/2 = 30 minutes",
+    "π = 22/7",
+    "3 tens + 4 ones = 34",
+    "3 quarters + 2 dimes = 95 cents",
+    "5 m * 3 m = 15 m",
+    "0°C = 0 K",
+    "5 tenths = 0.5",
+    # denied, quoted, wished for
+    "5 + 3 = 9 (incorrect)",
+    "5 + 3 = 9 (wrong)",
+    "❌ 5+3=9",
+    "5+3=9 ❌",
+    "5+3=9 ✗",
+    "Claim: 5+3=9. False.",
+    "Original: 5+3=9. Correct: 5+3=8.",
+    "The claim that 5 + 3 = 9 is mistaken",
+    "because 5 + 3 = 9 cannot hold",
+    "5+3=9 doesn't work",
+    "One might think 5+3=9.",
+    "I first thought 5+3=9.",
+    "we need 5 + 3 = 9, but",
+    "we want 2 + 2 = 5",
+    "If it were true that 2 + 2 = 5, then",
+    '"5 + 3 = 9" was what Tim wrote',
+    # from the first to the last
+    "pages 10-19 = 10 pages",
+    "Questions 1-10 = 10 questions",
+    "years 2000-2009 = 10 years",
+    "7 am-3 pm = 8 hours",
+    "9-5 = 8 hours",
+    # a function named in words
+    "Remainder: 17 / 5 = 2",
+    "the absolute value of 3 - 5 = 2",
+    "the difference is 3 - 5 = 2",
+    "the number of digits of 2^10 = 4",
+    "The absolute value of 3 - 5 is 2.",
+    "pages 10-19 is 10 pages",
+    "From 9-5 is 8 hours",
+    "The remainder of 17 / 5 is 2.",
+]
+
+
+@pytest.mark.parametrize("step", MEANT_OTHERWISE)
+def test_what_may_be_meant_otherwise_is_not_refuted(verifier: StepVerifier, step: str) -> None:
+    assert verifier.verify(step).verdict != "REFUTED"
+
+
+def test_the_problem_may_define_another_arithmetic(verifier: StepVerifier) -> None:
+    for problem in ("Let a * b = a^2 + b.", r"For all x and y, x \ast y = 2x + y + 3."):
+        assert verifier.verify("So 3 * 4 = 13.", problem=problem).verdict == "UNVERIFIABLE"
+    for problem in ("Let a * b = 12 and a + b = 7.", "l * w is the area; l = 3, w = 4."):
+        assert verifier.verify("So 3 * 4 = 13.", problem=problem).verdict == "REFUTED"
+    scale = "On a map, 1 cm stands for 5 km."
+    assert verifier.verify("3 cm = 15 km", problem=scale).verdict == "UNVERIFIABLE"
+    assert verifier.verify("3 hours = 15 minutes", problem="He works.").verdict == "REFUTED"
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "He needs 5 + 3 = 9 eggs",
+        "So we need 5 + 3 = 9 eggs.",
+        "She wrote 3 * 4 = 13 pages.",
+        "He originally had 5+3=9 apples.",
+        "The number of apples is 5 + 3 = 9.",
+        "The remainder is 17 - 15 = 3.",
+        "The length is 5 + 3 = 9.",
+        "The difference is 5 - 3 = 3.",
+        "He borrowed $10, so 10 + 5 = 16",
+        "She can carry 5 + 3 = 9 boxes.",
+        "20 - 5 = 14 students do not play.",
+        "100 - 25 = 74 wrong answers",
+        "5-3 = 3",
+        "10-19 = 12 pages",
+        "10-19 is 12 pages",
+        "The sum 3 + 5 is 9.",
+        "8-2 = 3 pm",
+        "120/60 = 3 hours",
+        "200-60 = 143 don't like it",
+        "a remainder of 340 - 162 = 168",
+        "For one student: $2.50 + $3.75 = $7.25",
+        "They built 800-300 = 507 units.",
+        "10 pounds of fruit = 128 ounces of fruit",
+        "8-5 = 8 hours",
+        "60 minutes = 2 hours",
+        "1 mile = 2 km",
+        "90° = π/3",
+        "5 m + 3 m = 9 m",
+        "3 squared + 4 squared = 26",
+    ],
+)
+def test_words_that_excuse_nothing(verifier: StepVerifier, step: str) -> None:
+    assert verifier.verify(step).verdict == "REFUTED"
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "90° = π/2",
+        "180° = π",
+        "180° - 60° = 2π/3",
+        "arctan(1) = 45°",
+        r"$\sin^{-1}(1/2) = 30^\circ$",
+        "3 squared + 4 squared = 25",
+        "2 decades = 20 years",
+        "1 fortnight = 14 days",
+        "5 m * 3 m = 15 m^2",
+        "8 hours * 5 days = 40 hours",
+    ],
+)
+def test_angles_and_units_that_hold(verifier: StepVerifier, step: str) -> None:
+    assert verifier.verify(step).verdict == "SUPPORTED"
+
+
 def test_carry_over(verifier: StepVerifier) -> None:
     for case in load():
         if case["carry_over_missing"] is not None:
@@ -303,3 +438,16 @@ def test_no_text_raises(text: str) -> None:
 
 
 PLAIN = StepVerifier(tools=("fraction",))
+
+
+def test_a_record_of_z3_depends_on_its_question_alone() -> None:
+    """Terms of one question must not be numbered on from the questions before it."""
+    problem = "Two numbers x and y with 3/2 * x + y = 40."
+    before = ["3/2 * x = 40 - y."]
+    asked = {"problem": problem, "previous_steps": before}
+    with StepVerifier(wall_s=20) as verifier:
+        first = verifier.verify("x = (40 - y) / (3/2).", **asked)
+        assert "z3" in {call.tool for claim in first.claims for call in claim.calls}
+        for n in range(5):
+            verifier.verify(f"y = {n} * x + z.", problem=f"Let z = {n}.", previous_steps=["x = 2."])
+            assert verifier.verify("x = (40 - y) / (3/2).", **asked) == first

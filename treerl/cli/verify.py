@@ -247,15 +247,14 @@ class _StepJob:
     def task(self, row: Row) -> Task:
         from treerl.integrations import completion_text
 
-        assert self.fields.response is not None
-        value = self.fields.get(row, self.fields.response)
+        name, value = self.fields.steps_of(row)
         if isinstance(value, list) and value and all(isinstance(step, str) for step in value):
             steps = [str(step) for step in value]
         else:
             steps = [step for step in completion_text(value).split(self.delimiter) if step.strip()]
         if not steps:
             message = "the solution is empty, or no text and no list of steps"
-            raise self.fields.bad(row, self.fields.response, message)
+            raise self.fields.bad(row, name, message)
         problem = self.fields.problem_of(row)
         return Task(row.line, steps, str(problem) if isinstance(problem, str) else "")
 

@@ -39,9 +39,11 @@ class Fields:
     problem: str | None
     found: bool = False
     asked: bool = False
+    response_asked: bool = False
 
     def __post_init__(self) -> None:
         self.asked = self.problem is not None
+        self.response_asked = self.response is not None
 
     def settle(self, row: Row) -> None:
         """Find the fields that were not given.
@@ -80,6 +82,23 @@ class Fields:
             message = f"there is no such field; the fields are {_list(row)}"
             raise ProblemError(message, file=self.file, line=row.line, field=name)
         return value
+
+    def steps_of(self, row: Row) -> tuple[str, Any]:
+        """Return the field of a row's solution and its value.
+
+        Rows of one file may differ: one has a list of steps, the next the text of a solution.
+
+        Raises:
+            ProblemError: The row has no field with the given name, or with a usual one.
+        """
+        assert self.response is not None
+        name: str | None = self.response
+        if not self.response_asked:
+            name = _first(row, (self.response, *STEPS_FIELDS))
+            if name is None:
+                raise self._not_found(row, "solution", "--response-field")
+        assert name is not None
+        return name, self.get(row, name)
 
     def problem_of(self, row: Row) -> Any:
         """Return the row's problem, None where it has none and nobody named the field.

@@ -140,6 +140,24 @@ def _letter_unit(tokens: list[Token]) -> str:
     return last.text
 
 
+_ENDS_OUTWARDS = re.compile(r"([\[\]])([^\[\]]+[,;][^\[\]]+)([\[\]])")
+_DERIVATIVE = re.compile(r"^\\[dt]?frac\s*\{\s*d([a-z])\s*\}\s*\{\s*d[a-z]\s*\}\s*=")
+
+
+def _usual_form(text: str) -> str:
+    """Rewrite a few notations of whole answers into the usual ones."""
+    text = re.sub(r"^=\s*(?=[^=\s])", "", text)
+    text = re.sub(r"\\mathbb\s*([RZNQC])(?![A-Za-z])", r"\\mathbb{\1}", text)
+    text = _DERIVATIVE.sub(r"\1'=", text)
+    if re.fullmatch(r"\[[A-J]\]", text):  # a choice
+        return text[1]
+    ends = _ENDS_OUTWARDS.fullmatch(text) if text[:1] in "[]" and text[-1:] in "[]" else None
+    if ends is not None and (ends[1], ends[3]) != ("[", "]"):  # ]1, 2[
+        left, right = ("[" if ends[1] == "[" else "("), ("]" if ends[3] == "]" else ")")
+        return f"{left}{ends[2]}{right}"
+    return text
+
+
 def read_answer(text: str, *, decimal_comma: bool = False) -> Answer:
     """Read an answer's text; what cannot be read as mathematics is a text.
 
@@ -154,6 +172,7 @@ def read_answer(text: str, *, decimal_comma: bool = False) -> Answer:
         inner = re.sub(r"(?<=\d),(?=\d+(?:\D|$))", ".", inner)
     if not inner or len(inner) > MAX_ANSWER_CHARS:
         return _text_answer(inner[:MAX_ANSWER_CHARS], "limit" if inner else "")
+    inner = _usual_form(inner)
     inner = inner.replace("...", "…")  # a full stop at the end is none of the answer's
     tokens = [t for t in tokenize(inner, spaced_thousands=True, math=True) if t.kind != "math"]
     while tokens and tokens[-1].kind == "op" and tokens[-1].text in (".", ","):

@@ -243,30 +243,36 @@ class Grammar(LatexMixin, PrimaryMixin, QuantityMixin):
                     continue
                 if text == "%":
                     self.pos += 1
+                    self.count_operation()
                     base = Node("pct", (base,), None, -1, self.span_from(start))
                     continue
                 if text == "¢":
                     self.pos += 1
+                    self.count_operation()
                     base = Node("qty", (base,), "cents", -1, self.span_from(start))
                     continue
                 if text == "/" and self.units and base.kind in ("num", "money", "qty", "paren"):
                     rate = self._rate(base, start)
                     if rate is not None:
+                        self.count_operation()
                         base = rate
                         continue
                 break
             if kind == "sup":
                 self.pos += 1
+                self.count_operation()
                 exponent = Node("num", (), token.value)
                 base = Node("pow", (base, exponent), None, -1, self.span_from(start))
                 continue
             if kind == "deg":
                 self.pos += 1
+                self.count_operation()
                 base = Node("deg", (base,), None, -1, self.span_from(start))
                 continue
             if kind == "word" or kind == "text":
                 postfix = self._word_postfix(base, token, start)
                 if postfix is not None:
+                    self.count_operation()
                     base = postfix
                     continue
             break

@@ -13,9 +13,7 @@ __all__ = ["LatexMixin"]
 
 _FRACTIONS = frozenset({"frac", "dfrac", "tfrac", "cfrac"})
 _BINOMIALS = frozenset({"binom", "dbinom", "tbinom"})
-_WRAPPERS = frozenset(
-    {"boxed", "fbox", "overrightarrow", "vec", "hat", "underline", "mathop", "cancel"}
-)
+_WRAPPERS = frozenset({"boxed", "fbox", "overrightarrow", "vec", "hat", "underline", "mathop"})
 
 
 class LatexMixin(OperatorMixin):

@@ -166,7 +166,6 @@ def _render(node: Node) -> tuple[str, int]:
     if kind == "paren":
         inner, prec = _render(node.args[0])
         return (inner, prec) if prec >= 9 else (f"({inner})", 9)
-    parts = [render(arg) for arg in node.args]
     if kind == "neg":
         inner, prec = _render(node.args[0])
         return f"-({inner})" if prec <= 3 else f"-{inner}", 2
@@ -179,11 +178,14 @@ def _render(node: Node) -> tuple[str, int]:
     if kind == "deg":
         inner, prec = _render(node.args[0])
         return (inner if prec >= 9 else f"({inner})") + "°", 6
-    if kind == "money":
-        return f"{node.value}{parts[0]}", 6
     if kind == "qty":
         inner, prec = _render(node.args[0])
         return (inner if prec >= 6 else f"({inner})") + f" {node.value}", 4
+    # only here: above, each child is rendered once, or a tower of signs would take twice as long
+    # with every floor
+    parts = [render(arg) for arg in node.args]
+    if kind == "money":
+        return f"{node.value}{parts[0]}", 6
     if kind == "rel":
         ops = str(node.value).split(" ")
         text = parts[0]

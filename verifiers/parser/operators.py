@@ -11,6 +11,7 @@ __all__ = ["OperatorMixin"]
 _MATRICES = frozenset(
     {"pmatrix", "bmatrix", "vmatrix", "Vmatrix", "matrix", "Bmatrix", "smallmatrix", "array"}
 )
+MAX_SERIES = 2  # sums inside sums: the number of terms multiplies with every one
 
 
 class OperatorMixin(Reader):
@@ -47,7 +48,13 @@ class OperatorMixin(Reader):
         self.expect("}")
         self.expect("^")
         high = self.exponent()
-        body = self.term()
+        if self.series >= MAX_SERIES:
+            raise self.too_large()
+        self.series += 1
+        try:
+            body = self.term()
+        finally:
+            self.series -= 1
         return Node(word, (body, low, high), variable.text, -1, self.span_from(start))
 
     def integral(self, start: int) -> Node:

@@ -44,7 +44,7 @@ class PrimaryMixin(Reader):
                 raise ParseFailure("parse")
             return Node("money", (inner,), token.text, -1, self.span_from(start))
         if kind == "cmd":
-            return self.command(token, start)
+            return self.enter(lambda: self.command(token, start))
         if kind == "begin":
             return self.environment(token, start)
         if kind == "text":
@@ -103,7 +103,7 @@ class PrimaryMixin(Reader):
         text = token.text
         function = FUNCTIONS.get(text) or FUNCTIONS.get(text.lower())
         if function is not None and len(text) > 1:
-            return self.function(function, start)
+            return self.enter(lambda: self.function(function, start))
         if len(text) == 1:
             return self._letter(token, start)
         if text == "pi" or text == "Pi":
@@ -236,7 +236,7 @@ class PrimaryMixin(Reader):
             return Node("call", (inner,), function, -1, self.span_from(start))
         if text == "√":
             self.pos += 1
-            inner = self.primary()
+            inner = self.enter(self.primary)
             return Node("call", (inner,), "sqrt", -1, self.span_from(start))
         if text in ("π", "∞"):
             self.pos += 1

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from .nodes import Node
+from .nodes import Node, ParseFailure, number
 from .reader import END, Reader
 from .units import parse_unit
-from .vocabulary import FUNCTIONS, JOINING_WORDS, STOP_WORDS, word_set
+from .vocabulary import FUNCTIONS, JOINING_WORDS, POWER_WORDS, STOP_WORDS, word_set
 
 __all__ = ["MATH_UNITS", "WORD_OPERATORS", "QuantityMixin"]
 
@@ -13,6 +13,10 @@ WORD_OPERATORS = frozenset({"times", "multiplied", "divided", "of", "choose"})
 _UNIT_LETTERS = frozenset({"m", "g", "h", "s", "L", "l", "A", "J", "N", "W", "V"})
 
 
+_FRACTION_WORDS = word_set(
+    """thirds fourths fifths sixths sevenths eighths ninths tenths sixteenths hundredths thousandths
+    factorial"""
+)
 _PERIODS = word_set("""month year night piece visit trip person box bag bottle pack set""")
 MATH_UNITS = frozenset({"cm", "km", "mm", "kg", "ml", "ft", "lb", "oz", "mph"})
 
@@ -31,6 +35,9 @@ class QuantityMixin(Reader):
     def _quantity(self, base: Node, start: int) -> Node | None:
         """Read up to four words after a value as its unit."""
         words: list[str] = []
+        raised = self._raised(base, start)
+        if raised is not None:
+            return raised
         while len(words) < 4:
             token = self.peek()
             if token.gap == 2:
@@ -45,6 +52,8 @@ class QuantityMixin(Reader):
                 break
             text = token.text
             low = text.lower()
+            if low in _FRACTION_WORDS and not words:
+                raise ParseFailure("word")  # "5 tenths": no count of things
             if len(text) == 1:
                 glued = not token.gap
                 if text not in _UNIT_LETTERS or glued or token.math or words:
@@ -70,6 +79,14 @@ class QuantityMixin(Reader):
         self._rate_words(words)
         self._absorb(words)
         return Node("qty", (base,), " ".join(words), -1, self.span_from(start))
+
+    def _raised(self, base: Node, start: int) -> Node | None:
+        """``5 squared``; behind a unit the word belongs to that."""
+        power = POWER_WORDS.get(self.peek().text.lower())
+        if power is None or self.peek().kind != "word" or base.kind not in ("num", "paren"):
+            return None
+        self.pos += 1
+        return Node("pow", (base, number(power)), None, -1, self.span_from(start))
 
     def _rate(self, base: Node, start: int) -> Node | None:
         """``$3/hour``, ``5 / box``: a rate written with a slash and a word."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from .nodes import Node, ParseFailure
 from .tokens import Token
 
@@ -41,6 +43,8 @@ class Reader:
         self.bars = 0
         self.integrals = 0
         self.operations = 0
+        self.nested = 0
+        self.series = 0
         self.limited = False
 
     def count_operation(self) -> None:
@@ -48,6 +52,16 @@ class Reader:
         self.operations += 1
         if self.operations > MAX_OPERATIONS:
             raise self.too_large()
+
+    def enter(self, read: Callable[[], Node]) -> Node:
+        """Read what may hold itself without brackets (``√√√2``), to a bounded depth."""
+        if self.nested >= MAX_DEPTH:
+            raise self.too_large()
+        self.nested += 1
+        try:
+            return read()
+        finally:
+            self.nested -= 1
 
     def too_large(self) -> ParseFailure:
         """Return the failure of a text beyond the bounds; the reading keeps that it happened."""

@@ -6,14 +6,14 @@ fails, so that "2 or any other value" never becomes 2.
 
 from __future__ import annotations
 
-import re
 from fractions import Fraction
 
 from .grammar import Grammar
 from .nodes import Node, ParseFailure
+from .numerals import spelled_number
 from .tokens import Token
-from .units import parse_unit
-from .vocabulary import NUMERALS, STOP_WORDS, word_set
+from .units import NOT_UNIT, may_be_unit, parse_unit
+from .vocabulary import NUMERALS, ORDINALS
 
 __all__ = ["StructureReader"]
 
@@ -112,6 +112,7 @@ class StructureReader(Grammar):
             else:
                 break
             self.pos += 1
+            self.count_operation()
             node = Node(kind, (node, self.structure()))
         token = self.peek()
         if token.kind == "op" and token.text == "pmod":
@@ -128,7 +129,7 @@ class StructureReader(Grammar):
         token, following = self.peek(), self.peek(1)
         if token.kind == "text" and following.text == "=" and token.text:
             words = {word.strip(".,") for word in token.text.lower().split()}
-            if not words & _NOT_UNIT and not words & set(NUMERALS):
+            if not words & NOT_UNIT and not words & set(NUMERALS):
                 self.pos += 1
                 return Node("name", (), token.text)
         if token.kind == "word" and token.text == "m" and following.text in _ANGLES:
@@ -256,11 +257,15 @@ class StructureReader(Grammar):
         """Read an expression and the unit after it."""
         token = self.peek()
         if token.kind in ("word", "text"):
-            value = _numeral(token.text)
-            if value is not None:
+            if token.text.strip().lower() in ("negative", "minus") and self.pos + 1 < self.count:
                 self.pos += 1
-                node = Node("num", (), value)
-                return self.with_unit(node)
+                node = self.quantity()
+                if node.kind == "qty":
+                    return Node("qty", (Node("neg", node.args),), node.value)
+                return Node("neg", (node,))
+            value = self.spelled()
+            if value is not None:
+                return self.with_unit(Node("num", (), value))
         if token.kind == "rel" and token.text == "≈":
             raise ParseFailure("hedge")
         node = self.expression()
@@ -274,6 +279,26 @@ class StructureReader(Grammar):
                 parts.append(self.expression())
             return Node("ratio", tuple(parts))
         return self.compound(self.with_unit(node))
+
+    def spelled(self) -> Fraction | None:
+        """Read a number in words: ``five hundred thousand``, ``one hundred and five``."""
+        token = self.peek()
+        if token.kind == "text":
+            words = token.text.lower().split()
+            value, used = spelled_number(words)
+            if value is None or used < len(words):
+                return None
+            self.pos += 1
+            return value
+        words = []
+        while self.peek(len(words)).kind == "word" and len(words) < 20:
+            words.append(self.peek(len(words)).text.lower())
+        value, used = spelled_number(words)
+        part = ORDINALS.get(words[used]) if value is not None and used < len(words) else None
+        if value is not None and part is not None and value < 100:  # "two thirds"
+            value, used = value * part, used + 1
+        self.pos += used
+        return value
 
     def compound(self, node: Node) -> Node:
         """Add the second part of ``5 hours 30 minutes`` or ``5 feet and 6 inches``."""
@@ -336,26 +361,14 @@ class StructureReader(Grammar):
                 self.joined = self.pos if token.kind == "text" and words else -1
                 break
             self.pos += 1
-        if not words or node.kind in ("name", "const"):  # "I don't know" is no quantity
+        turns = node.value == "pi" and parse_unit(" ".join(words)) is not None
+        if not words or (node.kind in ("name", "const") and not turns):  # "I don't know"
             self.pos = start
             return node
-        lows = [word.lower().strip(".,") for word in words]
-        bad = any(low in _NOT_UNIT or (low in STOP_WORDS and low not in _UNIT_OK) for low in lows)
-        single = len(lows) == 1 and len(lows[0]) == 1 and parse_unit(words[0]) is None
-        if bad or len(words) > 7 or single or not all(_WORDLIKE.fullmatch(w) for w in words):
+        if not may_be_unit(words):
             self.pos = start
             return node
         return Node("qty", (node,), " ".join(words))
-
-
-_WORDLIKE = re.compile(r"[A-Za-z][A-Za-z'.,-]*|/|\^|[0-9]|[°%]|per")
-_UNIT_OK = frozenset({"of", "per", "a", "an", "in", "the", "each", "for", "from"})
-_NOT_UNIT = word_set(
-    """don't dont know idea sure cannot can't guess wrong incorrect correct any other maybe
-    perhaps possible possibly both either neither none
-    nothing no not never false true undefined infinite unknown approximately answer anything
-    everything something all"""
-)
 
 
 def _is_inequality(node: Node) -> bool:
@@ -367,13 +380,3 @@ def _is_set(node: Node) -> bool:
     return node.kind in ("set", "interval", "union", "without") or (
         node.kind == "text" and str(node.value) in "ℝℤℕℚℂ"
     )
-
-
-def _numeral(text: str) -> Fraction | None:
-    low = text.strip().lower()
-    if low in NUMERALS:
-        return Fraction(NUMERALS[low])
-    head, dash, tail = low.partition("-")
-    if dash and NUMERALS.get(head, 0) in range(20, 100) and 0 < NUMERALS.get(tail, 0) < 10:
-        return Fraction(NUMERALS[head] + NUMERALS[tail])
-    return None

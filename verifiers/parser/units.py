@@ -7,12 +7,20 @@ own: a year is twelve months, but neither has a fixed number of days.
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from functools import lru_cache
 
-from .vocabulary import word_set
+from .vocabulary import (
+    MAGNITUDES,
+    NUMBER_WORDS,
+    NUMERALS,
+    POWER_WORDS,
+    STOP_WORDS,
+    word_set,
+)
 
-__all__ = ["Quantity", "invert", "multiply", "parse_unit"]
+__all__ = ["NOT_UNIT", "Quantity", "invert", "may_be_unit", "multiply", "parse_unit"]
 
 Quantity = tuple[Fraction, tuple[tuple[str, int], ...]]
 """Factor to base units and the dimension as sorted (base, exponent) pairs."""
@@ -34,9 +42,17 @@ _add(
     hour=(3600, "hour hours hr hrs h"),
     day=(86400, "day days"),
     week=(604800, "week weeks"),
+    fortnight=(1209600, "fortnight fortnights"),
     ms=("1/1000", "millisecond milliseconds ms"),
 )
-_add("calendar", month=(1, "month months"), year=(12, "year years yr yrs"))
+_add(
+    "calendar",
+    month=(1, "month months"),
+    year=(12, "year years yr yrs"),
+    decade=(120, "decade decades"),
+    century=(1200, "century centuries"),
+    millennium=(12000, "millennium millennia"),
+)
 _add(
     "length",
     metre=(1, "meter meters metre metres m"),
@@ -74,8 +90,11 @@ _add(
 )
 _add("pounds_sterling", gbp=(1, "£ GBP"), pence=("1/100", "pence"))
 _add("euro", eur=(1, "€ EUR euro euros"))
+_add("yen", jpy=(1, "¥ JPY yen"))
+_add("rupee", inr=(1, "₹ INR rupee rupees"))
 _add("count", one=(1, "item items piece pieces"))
 _add("angle", degree=(1, "degree degrees °"))
+_add("radians", radian=(1, "radian radians rad rads"))  # no rational factor leads to degrees
 
 _COMPOUND: dict[str, tuple[Fraction, tuple[tuple[str, int], ...]]] = {
     "mph": (_F(201168, 125 * 3600), (("length", 1), ("time", -1))),
@@ -147,6 +166,9 @@ def parse_unit(text: str) -> Quantity | None:
                 if i + 2 < len(words) and words[i + 1] == "^" and words[i + 2].isdigit():
                     exponent = min(int(words[i + 2]), 9)
                     i += 2
+                elif i + 1 < len(words) and words[i + 1].lower() in POWER_WORDS:
+                    exponent = POWER_WORDS[words[i + 1].lower()]
+                    i += 1
                 result = multiply(result, _power(quantity, sign * exponent))
                 known = True
                 seen_since_slash = True
@@ -158,3 +180,27 @@ def parse_unit(text: str) -> Quantity | None:
 
 
 _FILLERS = word_set("""each total more extra long wide tall high old left altogether every""")
+_WORDLIKE = re.compile(r"[A-Za-z][A-Za-z'.,-]*|/|\^|[0-9]|[°%]|per")
+_UNIT_OK = frozenset({"of", "per", "a", "an", "in", "the", "each", "for", "from"})
+NOT_UNIT = word_set(
+    """don't dont know idea sure cannot can't guess wrong incorrect correct any other maybe
+    perhaps possible possibly both either neither none
+    nothing no not never false true undefined infinite unknown approximately answer anything
+    everything something all"""
+)
+
+
+def may_be_unit(words: list[str]) -> bool:
+    """Say whether words behind a value may be its unit: any noun, but nothing that changes it."""
+    if len(words) > 7 or not all(_WORDLIKE.fullmatch(word) for word in words):
+        return False
+    lows = [word.lower().strip(".,") for word in words]
+    if len(lows) == 1 and len(lows[0]) == 1 and parse_unit(words[0]) is None:
+        return False
+    for i, low in enumerate(lows):
+        if low in NOT_UNIT or (low in STOP_WORDS and low not in _UNIT_OK):
+            return False
+        changing = low in NUMBER_WORDS or low in NUMERALS or (low in MAGNITUDES and len(low) > 1)
+        if changing and not (low in POWER_WORDS and i and parse_unit(words[i - 1]) is not None):
+            return False
+    return True

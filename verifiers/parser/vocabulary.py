@@ -10,8 +10,10 @@ __all__ = [
     "GREEK",
     "JOINING_WORDS",
     "MAGNITUDES",
+    "NUMBER_WORDS",
     "NUMERALS",
     "ORDINALS",
+    "POWER_WORDS",
     "STOP_WORDS",
     "UNICODE_LETTERS",
     "word_set",
@@ -68,6 +70,17 @@ ORDINALS = {
     "eighth": Fraction(1, 8), "eighths": Fraction(1, 8), "tenth": Fraction(1, 10),
     "tenths": Fraction(1, 10),
 }  # fmt: skip
+
+# Words after a number that change it: never its unit.
+NUMBER_WORDS = word_set(
+    """squared cubed factorial halves thirds fourths fifths sixths sevenths eighths ninths tenths
+    elevenths twelfths sixteenths twentieths hundredths thousandths millionths tens doubled double
+    tripled triple quadrupled halved twice thrice negative negated inverse inverted reciprocal
+    reciprocated repeating recurring repeated quadrillion quadrillions quintillion sextillion
+    half third fourth fifth sixth seventh eighth ninth tenth twentieth hundredth thousandth below
+    zillion crore crores lakh lakhs gross bn mn"""
+)
+POWER_WORDS = {"squared": 2, "cubed": 3}
 
 # Words that join sentences: an operand never reaches across them.
 JOINING_WORDS = word_set(
