@@ -35,7 +35,7 @@ test: setup
 check: setup
 	$(RUN) -m ruff check .
 	$(RUN) -m mypy
-	$(RUN) -m pytest -m "not engine" $(TEST_ARGS)
+	$(RUN) -m pytest -m "not engine and not slow" $(TEST_ARGS)
 
 clean:
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

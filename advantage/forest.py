@@ -289,7 +289,7 @@ class Forest:
 
     def from_parent(self, values: FloatArray) -> FloatArray:
         """(N,) the parent's value of a (N,) array; a root's own."""
-        out = values[self.parent]
+        out: FloatArray = values[self.parent]
         out[: self.n_groups] = values[: self.n_groups]
         return out
 

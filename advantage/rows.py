@@ -162,7 +162,8 @@ class _Plan:
         if not unique:
             return out.astype(np.float64)
         total = np.bincount(self.nodes, out, minlength=self.n_nodes)[self.nodes]
-        return np.divide(out, total, out=np.zeros(len(out)), where=total > 0)
+        shares: FloatArray = np.divide(out, total, out=np.zeros(len(out)), where=total > 0)
+        return shares
 
 
 def _tree_rows(

@@ -15,6 +15,8 @@ import pytest
 from treerl.advantage import Forest, LeafAdvantages, NodeAdvantages, estimator
 from treerl.arrays import FloatArray, TreeArrays
 
+pytestmark = pytest.mark.slow
+
 P = {"": 0.6, "1": 0.3, "11": 0.7}  # probability of token 1 after each path
 STATES = list(P)
 REWARD = {"0": 0.2, "10": 1.0, "110": -0.5, "111": 0.9}

@@ -27,6 +27,8 @@ from treerl.search.treepo_stopping import Stopping
 from treerl.search.treepo_summary import branch_weights, summarise
 from treerl.tree import RunInfo, Tree
 
+pytestmark = pytest.mark.slow
+
 ORACLE = json.loads((Path(__file__).parents[1] / "data" / "treepo_oracle.json").read_text())[
     "toy_budget_transfer_bias"
 ]

@@ -205,3 +205,9 @@ def test_words_that_are_two_numbers() -> None:
     assert spelled_number(["two", "three"]) == (2, 1)
     assert spelled_number(["one", "hundred", "and", "more"]) == (100, 2)
     assert spelled_number(["apples"]) == (None, 0)
+
+
+@pytest.mark.parametrize("space", ["\n", "\t", "\u2009", " "])
+def test_a_number_may_break_behind_its_thousands_mark(space: str) -> None:
+    (token, *_) = tokenize(f"1\\,{space}234", math=True)
+    assert (token.kind, token.value) == ("num", 1234)

@@ -134,7 +134,7 @@ class Token:
 
 
 _ORDINAL = re.compile(r"(?:st|nd|rd|th)(?![A-Za-z])")
-_NUMBER_NOISE = re.compile(r"[,{}\\! ]")
+_NUMBER_NOISE = re.compile(r"[,{}\\!\s]")
 
 
 def read_number(text: str) -> tuple[Fraction, int] | None:
