@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -13,7 +12,8 @@ import typer
 from treerl.cli import options as o
 from treerl.cli import options_search as s
 from treerl.cli.console import complain, say
-from treerl.cli.engines import LAB_WORDS, EngineOptions, open_engine, parse_arguments
+from treerl.cli.engines import LAB_WORDS, EngineOptions, open_engine
+from treerl.cli.given import given_options, options_of
 from treerl.cli.inputs import InputOptions, read_input
 from treerl.cli.options import OnBadRow
 from treerl.cli.presets import LabelOptions, settle
@@ -25,8 +25,7 @@ from treerl.cli.repeat import (
     with_command,
 )
 from treerl.cli.running import Interrupted, run_labeler
-from treerl.cli.setup import open_labeler, unescape
-from treerl.errors import ConfigError
+from treerl.cli.setup import open_labeler
 
 __all__ = ["OnBadRow", "label"]
 
@@ -102,14 +101,14 @@ def label(
     from treerl.cli.summary import show_summary
 
     began = time.monotonic()
-    given = _given(ctx, typed)
+    given = given_options(ctx, typed)
     earlier, chosen = _choose(given, config)
     if "problems" not in chosen:
         raise typer.BadParameter("Missing argument 'PROBLEMS'")
-    inputs = InputOptions(**_of(InputOptions, chosen))
-    source = EngineOptions(**_of(EngineOptions, chosen))
+    inputs = InputOptions(**options_of(InputOptions, chosen))
+    source = EngineOptions(**options_of(EngineOptions, chosen))
     options = settle(
-        _of(LabelOptions, chosen),
+        options_of(LabelOptions, chosen),
         solutions=inputs.solutions is not None,
         lines=source.model == LAB_WORDS,
     )
@@ -133,28 +132,6 @@ def label(
     show_summary(summary, out, session=session, seconds=seconds, skipped=skipped)
 
 
-def _given(ctx: typer.Context, typed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that the user gave, as the rest of the program takes them."""
-    given = {
-        name: value
-        for name, value in typed.items()
-        if (source := ctx.get_parameter_source(name)) is not None and source.name != "DEFAULT"
-    }
-    for name in ("ctx", "out", "config"):
-        given.pop(name, None)
-    if "url" in given:
-        given["url"] = tuple(given["url"])
-    if "stop" in given:
-        given["stop"] = tuple(map(unescape, given["stop"]))
-    if "engine_arg" in given:
-        given["engine_arg"] = parse_arguments(given["engine_arg"])
-    if "step_delimiter" in given:
-        given["step_delimiter"] = unescape(given["step_delimiter"])
-        if not given["step_delimiter"]:
-            raise ConfigError("the step delimiter must not be empty")
-    return given
-
-
 def _choose(
     given: Mapping[str, Any], config: Path | None
 ) -> tuple[dict[str, Any] | None, dict[str, Any]]:
@@ -165,7 +142,7 @@ def _choose(
     stored = check_options(written, get_type_hints(label, include_extras=True), config)
     # Another preset, method or engine has defaults of its own: those of the old one go.
     if any(name in given and given[name] != stored.get(name) for name in ("preset", "method")):
-        for name in _of(LabelOptions, stored).keys() - _KEPT:
+        for name in options_of(LabelOptions, stored).keys() - _KEPT:
             del stored[name]
     if given.get("engine", stored.get("engine")) != stored.get("engine"):
         for name in ("url", "dtype", "engine_arg", "max_context"):
@@ -178,9 +155,3 @@ _KEPT = {
     *("root_call", "right_above", "reward", "system", "thinking"),
 }
 """Options of a repeated run that another preset or method keeps."""
-
-
-def _of(group: Any, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of one group."""
-    names = {f.name for f in fields(group)}
-    return {name: value for name, value in chosen.items() if name in names}

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
 from treerl.cli.engines import EngineOptions
 from treerl.cli.inputs import InputOptions
@@ -27,8 +27,11 @@ if TYPE_CHECKING:
     from treerl.engines.base import Engine
     from treerl.prm.pipeline import Labeler
     from treerl.problem import Problem
+    from treerl.search.rollouts import Rollouts
 
 __all__ = ["check_options", "command_of", "differences", "read_config", "with_command"]
+
+R = TypeVar("R", "Labeler", "Rollouts")
 
 _NOT_WRITTEN = ("device", "max_batch", "url")
 _NO_MATTER = {
@@ -79,24 +82,25 @@ def command_of(
     return {"repeat": repeat, "engine": depends}
 
 
-def with_command(labeler: Labeler, command: dict[str, Any], out: Path) -> Labeler:
-    """Return a labeler that writes the section, or keeps what a run to go on with has there."""
+def with_command(run: R, command: dict[str, Any], out: Path) -> R:
+    """Return a labeler or roller that writes the section, or keeps that of a run to go on with."""
     from treerl.runfiles import read_json
 
     path = out / "manifest.json"
     if not path.exists():
-        return replace(labeler, command=command)
+        return replace(run, command=command)
     earlier = read_json(path).get("command")
     if not isinstance(earlier, dict):
-        return labeler  # of a program that wrote none
-    return replace(labeler, command={**command, "repeat": earlier.get("repeat")})
+        return run  # of a program that wrote none
+    return replace(run, command={**command, "repeat": earlier.get("repeat")})
 
 
-def read_config(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def read_config(path: Path, kind: str = "label") -> tuple[dict[str, Any], dict[str, Any]]:
     """Read an earlier run's manifest.
 
     Args:
         path: A run folder or its manifest.json.
+        kind: The command that made the run.
 
     Returns:
         The manifest and the options to repeat.
@@ -113,8 +117,8 @@ def read_config(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         manifest = read_json(file)
     except StoreError as error:
         raise ConfigError(f"--config {path}: {error}") from error
-    if manifest.get("schema") != RUN_SCHEMA or manifest.get("kind") != "label":
-        raise ConfigError(f"--config {path}: {file} is no manifest of `treerl label`")
+    if manifest.get("schema") != RUN_SCHEMA or manifest.get("kind") != kind:
+        raise ConfigError(f"--config {path}: {file} is no manifest of `treerl {kind}`")
     command = manifest.get("command")
     options = command.get("repeat") if isinstance(command, dict) else None
     if not isinstance(options, dict):

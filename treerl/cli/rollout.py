@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
@@ -14,17 +14,16 @@ import typer
 from treerl.cli import options as o
 from treerl.cli import options_rollout as r
 from treerl.cli.console import complain, say
-from treerl.cli.engines import LAB_WORDS, EngineOptions, open_engine, parse_arguments
+from treerl.cli.engines import LAB_WORDS, EngineOptions, open_engine
+from treerl.cli.given import given_options, options_of
 from treerl.cli.inputs import SHOWN, InputOptions
 from treerl.cli.options import OnBadRow
 from treerl.cli.options_rollout import RolloutOptions, settle_rollouts, tree_config, written
 from treerl.cli.plugins import load_reward
 from treerl.cli.presets import LabelOptions
 from treerl.cli.progress import LabelProgress
-from treerl.cli.repeat import check_options, command_of, differences
+from treerl.cli.repeat import check_options, command_of, differences, read_config, with_command
 from treerl.cli.running import Interrupted, run_labeler
-from treerl.cli.setup import unescape
-from treerl.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
     from treerl.engines.base import Engine
@@ -87,19 +86,19 @@ def rollout(
     from treerl.cli.summary import show_rollouts
 
     began = time.monotonic()
-    given = _given(ctx, typed)
+    given = given_options(ctx, typed)
     earlier, chosen = _choose(given, config)
     if "problems" not in chosen:
         raise typer.BadParameter("Missing argument 'PROBLEMS'")
-    inputs = InputOptions(**_of(InputOptions, chosen))
-    source = EngineOptions(**_of(EngineOptions, chosen))
-    options = settle_rollouts(_of(RolloutOptions, chosen), words=source.model == LAB_WORDS)
+    inputs = InputOptions(**options_of(InputOptions, chosen))
+    source = EngineOptions(**options_of(EngineOptions, chosen))
+    options = settle_rollouts(options_of(RolloutOptions, chosen), words=source.model == LAB_WORDS)
     with _open_rollouts(options) as rollouts:
         read, skipped = _read(inputs)
         say(f"loading {source.model or source.engine}")
         finished = (out / "summary.json").exists()
         policy = open_engine(source)
-        rollouts = _with_command(rollouts, _command(inputs, source, options, policy), out)
+        rollouts = with_command(rollouts, _command(inputs, source, options, policy), out)
         if earlier is not None:
             told: Any = rollouts
             for difference in differences(earlier, told, read, policy, beside=given):
@@ -193,35 +192,17 @@ def _read(options: InputOptions) -> tuple[list[Problem], int]:
 # --- what was given, and what an earlier run was given --------------------------------------------
 
 
-def _given(ctx: typer.Context, typed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that the user gave, as the rest of the program takes them."""
-    given = {
-        name: value
-        for name, value in typed.items()
-        if (source := ctx.get_parameter_source(name)) is not None and source.name != "DEFAULT"
-    }
-    for name in ("ctx", "out", "config"):
-        given.pop(name, None)
-    if "url" in given:
-        given["url"] = tuple(given["url"])
-    if "stop" in given:
-        given["stop"] = tuple(map(unescape, given["stop"]))
-    if "engine_arg" in given:
-        given["engine_arg"] = parse_arguments(given["engine_arg"])
-    return given
-
-
 def _choose(
     given: Mapping[str, Any], config: Path | None
 ) -> tuple[dict[str, Any] | None, dict[str, Any]]:
     """Return the manifest of a run to repeat, and the options that it or the user chose."""
     if config is None:
         return None, dict(given)
-    manifest, repeat = _read_config(config)
+    manifest, repeat = read_config(config, "rollout")
     stored = check_options(repeat, get_type_hints(rollout, include_extras=True), config)
     # Another preset or engine has defaults of its own: those of the old one go.
     if given.get("preset", stored.get("preset")) != stored.get("preset"):
-        for name in _of(RolloutOptions, stored).keys() - _KEPT:
+        for name in options_of(RolloutOptions, stored).keys() - _KEPT:
             del stored[name]
     if given.get("engine", stored.get("engine")) != stored.get("engine"):
         for name in ("url", "dtype", "engine_arg", "max_context"):
@@ -236,33 +217,6 @@ _KEPT = {
 """Options of a repeated run that another preset keeps."""
 
 
-def _read_config(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read an earlier run's manifest and the options to repeat.
-
-    Raises:
-        ConfigError: There is no manifest, or none of a run that can be repeated.
-    """
-    from treerl.runfiles import RUN_SCHEMA, read_json
-
-    file = path / "manifest.json" if path.is_dir() else path
-    if not file.exists():
-        raise ConfigError(f"--config {path}: there is no {file}")
-    try:
-        manifest = read_json(file)
-    except StoreError as error:
-        raise ConfigError(f"--config {path}: {error}") from error
-    if manifest.get("schema") != RUN_SCHEMA or manifest.get("kind") != "rollout":
-        raise ConfigError(f"--config {path}: {file} is no manifest of `treerl rollout`")
-    command = manifest.get("command")
-    repeat = command.get("repeat") if isinstance(command, dict) else None
-    if not isinstance(repeat, dict):
-        raise ConfigError(
-            f"--config {path}: the run was not made by the command line, so {file} does not say "
-            "where its problems lie"
-        )
-    return manifest, dict(repeat)
-
-
 def _command(
     inputs: InputOptions, source: EngineOptions, options: RolloutOptions, live: Engine
 ) -> dict[str, Any]:
@@ -271,22 +225,3 @@ def _command(
     labels = {f.name for f in fields(LabelOptions)}
     repeat = {name: value for name, value in command["repeat"].items() if name not in labels}
     return {**command, "repeat": {**repeat, **written(options)}}
-
-
-def _with_command(rollouts: Rollouts, command: dict[str, Any], out: Path) -> Rollouts:
-    """Let the manifest hold the section, or keep what a run to go on with has there."""
-    from treerl.runfiles import read_json
-
-    path = out / "manifest.json"
-    if not path.exists():
-        return replace(rollouts, command=command)
-    earlier = read_json(path).get("command")
-    if not isinstance(earlier, dict):
-        return rollouts  # of a program that wrote none
-    return replace(rollouts, command={**command, "repeat": earlier.get("repeat")})
-
-
-def _of(group: Any, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of one group."""
-    names = {f.name for f in fields(group)}
-    return {name: value for name, value in chosen.items() if name in names}
